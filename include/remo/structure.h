@@ -10,10 +10,11 @@
  *          the bytes. The second part runs at the owner: it finds, links and unlinks items. The library
  *          implements reads, calls, versions, checksums and the order of stores. Example: docs/tutorial.md.
  * Layout:  item = {u64 head; u64 checksum; u64 sizes; key; value}; key and value begin at multiples of 8
- *          bytes. head = {version:56, state:8}; sizes = {value bytes:32, key bytes:32}. The state is free,
- *          valid, locked (valid, but a transaction is changing it: tx.h), or reserved (its key is still
- *          absent). The checksum covers version, sizes, key and value. Each change of an item increments its
- *          version. A version never decreases, also when the memory is used for another key.
+ *          bytes. head = {version:56, mark:5, state:3}; sizes = {value bytes:32, key bytes:32}. The state is
+ *          free, valid, locked (valid, but a transaction is changing it: tx.h), or reserved (its key is still
+ *          absent). The mark is 0, except in a hash table that has grown. The checksum covers version, sizes,
+ *          key and value. Each change of an item increments its version. A version never decreases, also
+ *          when the memory is used for another key.
  * Cost:    lookup = 1 read, and 1 more for each read of an item that is torn, locked or reserved,
  *          REMO_LOOKUP_READS_MAX reads at most. Then 1 call (rpc.h), if the reads neither find the key nor
  *          prove it absent, or if there is no place to read. Change = 1 call. Keys that this node owns: no

@@ -44,10 +44,11 @@
     X(rpc_cancel) X(rpc_long) X(rpc_long_close) X(rpc_long_expired) X(rpc_long_abandon) X(rpc_forged)        \
     X(rpc_named) X(rpc_retired)                                                                              \
     X(table_changes) X(table_updates) X(table_reuse) X(table_relinked) X(table_threads)                      \
-    X(table_slots) X(table_buckets)                                                                          \
+    X(table_slots) X(table_buckets) X(table_growth) X(table_divided) X(table_refilled) X(table_crowd)        \
     X(structure_changes) X(structure_reuse) X(structure_relinked) X(structure_threads) X(structure_tx)       \
     X(structure_absent)                                                                                      \
     X(tx_pairs) X(tx_owners) X(tx_absent) X(tx_plain) X(tx_threads) X(tx_groups) X(tx_chain)                 \
+    X(tx_growth)                                                                                             \
     X(task_atomics) X(task_fences) X(task_lock) X(task_map) X(task_queue)
 /* clang-format on */
 

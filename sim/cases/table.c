@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <remo/table.h>
 #include <string.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include "base/bits.h"
 #include "sim/case.h"
@@ -19,8 +21,8 @@ struct table_state {
     struct remo_table *tables[SIM_NODES_MAX];
     struct directory directories[SIM_NODES_MAX];
     struct remo_structure *structures[SIM_NODES_MAX];
-    uint64_t keys[KEYS]; /* owned by OWNER */
     uint32_t value_words;
+    uint64_t keys[KEYS + 1]; /* owned by OWNER; the last one is for lookups, where it is chosen */
     bool is_reused;
 };
 
@@ -33,20 +35,26 @@ static void choose_keys(struct table_state *s, const struct remo_table *table) {
             s->keys[i++] = key;
 }
 
+static void open_with(struct table_state *s, struct remo_node *node, uint32_t rank,
+                      const struct remo_table_options *options) {
+    sim_opened(remo_table_open(remo_node_root(node), "table", options, &s->tables[rank]), "open");
+    s->structures[rank] = remo_table_structure(s->tables[rank]);
+    s->value_words = VALUE_WORDS;
+    sim_opened(remo_channel_wait(remo_structure_channel(s->structures[rank]), REMO_FOREVER), "wait");
+}
+
 /* Each node has `slots_percent` slots per 100 keys, at least one bucket. */
 static void open_table(void *state, struct remo_node *node, uint32_t rank, uint32_t width,
                        uint32_t slots_percent) {
     struct table_state *s = state;
     const struct remo_table_options options = {.capacity = 4,
+                                               .capacity_max = 4,
                                                .value_bytes_max = 8 * VALUE_WORDS,
                                                .width = width,
                                                .slots_percent = slots_percent,
                                                .overflow_percent = 400,
                                                .places = 4};
-    sim_opened(remo_table_open(remo_node_root(node), "table", &options, &s->tables[rank]), "open");
-    s->structures[rank] = remo_table_structure(s->tables[rank]);
-    s->value_words = VALUE_WORDS;
-    sim_opened(remo_channel_wait(remo_structure_channel(s->structures[rank]), REMO_FOREVER), "wait");
+    open_with(s, node, rank, &options);
     choose_keys(s, s->tables[rank]);
 }
 
@@ -60,6 +68,47 @@ static void open_wide(void *state, struct remo_node *node, uint32_t rank) {
 
 static void open_buckets(void *state, struct remo_node *node, uint32_t rank) {
     open_table(state, node, rank, 1, 100);
+}
+
+/* The first division of the owner's bucket separates keys 1 and 3 from 0 and 2, and later ones these. Key
+ * 4, which is absent, belongs to the buckets of key 3. */
+static void choose_divided_keys(struct table_state *s, const struct remo_table *table) {
+    uint64_t key = 1;
+    for (uint32_t i = 0; i <= KEYS; key++)
+        if (remo_table_owner(table, &key, sizeof key) == OWNER
+            && (XXH3_64bits(&key, sizeof key) >> 32 & 3) == (i < KEYS ? i : 3))
+            s->keys[i++] = key;
+}
+
+/* With capacity 1, the owner has one bucket at first, two with two keys, and so on. */
+static void open_growing(void *state, struct remo_node *node, uint32_t rank, uint32_t width,
+                         uint32_t slots_percent, uint64_t capacity) {
+    struct table_state *s = state;
+    const struct remo_table_options options = {.capacity = capacity,
+                                               .capacity_max = 8,
+                                               .value_bytes_max = 8 * VALUE_WORDS,
+                                               .width = width,
+                                               .slots_percent = slots_percent,
+                                               .overflow_percent = 300,
+                                               .places = 4};
+    open_with(s, node, rank, &options);
+    choose_divided_keys(s, s->tables[rank]);
+}
+
+static void open_growing_narrow(void *state, struct remo_node *node, uint32_t rank) {
+    open_growing(state, node, rank, 1, 100, 1);
+}
+
+static void open_growing_twice(void *state, struct remo_node *node, uint32_t rank) {
+    open_growing(state, node, rank, 2, 200, 1);
+}
+
+static void open_growing_once(void *state, struct remo_node *node, uint32_t rank) {
+    open_growing(state, node, rank, 2, 100, 6);
+}
+
+static void open_growing_wide(void *state, struct remo_node *node, uint32_t rank) {
+    open_growing(state, node, rank, 2, 200, 4);
 }
 
 static void close_table(void *state, uint32_t rank) {
@@ -325,6 +374,129 @@ const struct sim_case sim_case_table_threads = {
     .open = open_wide,
     .close = close_table,
     .body = threads_body,
+    .after = after,
+    .oracle = &oracle_map};
+
+/* The owner inserts keys, and its bucket is divided three times, while two nodes look up and change keys. */
+static void growth_body(void *state, uint32_t rank, uint32_t thread) {
+    (void)thread;
+    for (uint32_t i = 0; i < KEYS && rank == OWNER; i++)
+        (void)call(state, rank, MAP_PUT, i, 1 + i);
+    if (rank == OWNER)
+        (void)call(state, rank, MAP_DELETE, 1, 0);
+    for (uint32_t i = 0; i < 5 && rank == 1; i++)
+        (void)call(state, rank, MAP_GET, i % 2, 0);
+    if (rank == 2) {
+        (void)call(state, rank, MAP_PUT, 1, 21);
+        (void)call(state, rank, MAP_GET, 0, 0);
+        (void)call(state, rank, MAP_GET, 2, 0);
+        (void)call(state, rank, MAP_UPDATE, 0, 22);
+    }
+    (void)call(state, rank, MAP_GET, 0, 0);
+    (void)call(state, rank, MAP_GET, 2, 0);
+}
+
+const struct sim_case sim_case_table_growth = {
+    .object = "table",
+    .name = "growth",
+    .about = "the bucket of an owner is divided, while two nodes look up and change its keys",
+    .nodes = 3,
+    .threads = 1,
+    .state_bytes = sizeof(struct table_state),
+    .open = open_growing_narrow,
+    .close = close_table,
+    .body = growth_body,
+    .after = after,
+    .oracle = &oracle_map};
+
+static bool has_two(void *ctx) {
+    return ((const struct table_state *)ctx)->is_reused || sim_out(0) || sim_out(1);
+}
+
+/* Keys 0 and 2 are in one bucket. Key 3 comes, and key 2 moves. Key 1 comes, and key 3 moves. */
+static void divided_body(void *state, uint32_t rank, uint32_t thread) {
+    struct table_state *s = state;
+    (void)thread;
+    if (rank == 1) {
+        (void)call(s, rank, MAP_PUT, 0, 1);
+        (void)call(s, rank, MAP_PUT, 2, 2);
+        s->is_reused = true;
+    }
+    sim_until(has_two, s, "wait until two keys are present");
+    if (rank == OWNER) {
+        (void)call(s, rank, MAP_PUT, 3, 3);
+        (void)call(s, rank, MAP_PUT, 1, 4);
+        (void)call(s, rank, MAP_UPDATE, 2, 5);
+        return;
+    }
+    for (uint32_t i = 0; i < 6; i++)
+        (void)call(s, rank, MAP_GET, i < 2 ? 2 : 4 - i % 2, 0);
+}
+
+const struct sim_case sim_case_table_divided = {
+    .object = "table",
+    .name = "divided",
+    .about = "two divisions move keys to new buckets while nodes look them up",
+    .nodes = 3,
+    .threads = 1,
+    .state_bytes = sizeof(struct table_state),
+    .open = open_growing_twice,
+    .close = close_table,
+    .body = divided_body,
+    .after = after,
+    .oracle = &oracle_map};
+
+/* Keys 0 and 1 are in slots of a bucket. Key 2 comes to its chain, and takes the slot of key 1. */
+static void refilled_body(void *state, uint32_t rank, uint32_t thread) {
+    struct table_state *s = state;
+    (void)thread;
+    if (rank == 1) {
+        (void)call(s, rank, MAP_PUT, 0, 1);
+        (void)call(s, rank, MAP_PUT, 1, 2);
+        s->is_reused = true;
+    }
+    sim_until(has_two, s, "wait until two keys are present");
+    if (rank == OWNER) {
+        (void)call(s, rank, MAP_PUT, 2, 3);
+        (void)call(s, rank, MAP_DELETE, 0, 0);
+        return;
+    }
+    for (uint32_t i = 0; i < 4; i++)
+        (void)call(s, rank, MAP_GET, 1 + i / 3, 0);
+}
+
+const struct sim_case sim_case_table_refilled = {
+    .object = "table",
+    .name = "refilled",
+    .about = "a division moves a key, and a key of the chain takes its slot, while nodes look them up",
+    .nodes = 3,
+    .threads = 1,
+    .state_bytes = sizeof(struct table_state),
+    .open = open_growing_once,
+    .close = close_table,
+    .body = refilled_body,
+    .after = after,
+    .oracle = &oracle_map};
+
+/* Two threads of each node insert, delete and look up keys, in buckets of width 2. */
+static void crowd_body(void *state, uint32_t rank, uint32_t thread) {
+    for (uint32_t i = 0; i < 4; i++)
+        (void)call(state, rank, i == 2 ? MAP_DELETE : MAP_PUT, (2 * thread + rank + i) % KEYS,
+                   100 * rank + 10 * thread + i);
+    for (uint32_t key = 0; key < KEYS; key++)
+        (void)call(state, rank, MAP_GET, key, 0);
+}
+
+const struct sim_case sim_case_table_crowd = {
+    .object = "table",
+    .name = "crowd",
+    .about = "two threads of each node change keys of a table that grows, in buckets of width 2",
+    .nodes = 2,
+    .threads = 2,
+    .state_bytes = sizeof(struct table_state),
+    .open = open_growing_wide,
+    .close = close_table,
+    .body = crowd_body,
     .after = after,
     .oracle = &oracle_map};
 

@@ -46,9 +46,10 @@ static void open_space(struct tx_state *s, struct remo_node *node, uint32_t rank
 }
 
 static void open_txs(void *state, struct remo_node *node, uint32_t rank, uint32_t width,
-                     uint32_t slots_percent) {
+                     uint32_t slots_percent, uint64_t capacity) {
     struct tx_state *s = state;
-    const struct remo_table_options options = {.capacity = 4,
+    const struct remo_table_options options = {.capacity = capacity,
+                                               .capacity_max = 4,
                                                .value_bytes_max = 8 * VALUE_WORDS,
                                                .width = width,
                                                .slots_percent = slots_percent,
@@ -62,15 +63,15 @@ static void open_txs(void *state, struct remo_node *node, uint32_t rank, uint32_
 }
 
 static void open_narrow(void *state, struct remo_node *node, uint32_t rank) {
-    open_txs(state, node, rank, 1, 1);
+    open_txs(state, node, rank, 1, 1, 4);
 }
 
 static void open_wide(void *state, struct remo_node *node, uint32_t rank) {
-    open_txs(state, node, rank, 2, 1);
+    open_txs(state, node, rank, 2, 1, 4);
 }
 
 static void open_buckets(void *state, struct remo_node *node, uint32_t rank) {
-    open_txs(state, node, rank, 1, 100);
+    open_txs(state, node, rank, 1, 100, 4);
 }
 
 static void close_txs(void *state, uint32_t rank) {
@@ -375,6 +376,46 @@ const struct sim_case sim_case_tx_chain = {.object = "tx",
                                            .close = close_txs,
                                            .body = chain_body,
                                            .oracle = &oracle_tx};
+
+/* All keys belong to node 0. The first division of its bucket separates those with an odd number. */
+static void choose_divided_keys(struct tx_state *s, const struct remo_table *table) {
+    uint64_t key = 1;
+    for (uint32_t i = 0; i < ORACLE_KEYS; key++)
+        if (remo_table_owner(table, &key, sizeof key) == 0
+            && (XXH3_64bits(&key, sizeof key) >> 32 & 1) == i % 2)
+            s->keys[i++] = key;
+}
+
+static void open_growing(void *state, struct remo_node *node, uint32_t rank) {
+    struct tx_state *s = state;
+    open_txs(state, node, rank, 1, 100, 1);
+    choose_divided_keys(s, s->tables[rank]);
+}
+
+/* Nodes 0 and 1 insert keys in pairs, so the bucket of node 0 is divided, and change them together. */
+static void growth_body(void *state, uint32_t rank, uint32_t thread) {
+    const uint64_t even[STEPS_MAX] = {STEP(TX_PUT, 0, 10 + rank), STEP(TX_PUT, 1, 20 + rank)},
+                   odd[STEPS_MAX] = {STEP(TX_PUT, 3, 30 + rank), STEP(TX_PUT, 2, 40 + rank)},
+                   swap[STEPS_MAX] = {STEP(TX_READ, 2, 0), STEP(TX_DELETE, 1, 0), STEP(TX_PUT, 3, 50 + rank)},
+                   read[STEPS_MAX] = {STEP(TX_READ, 1, 0), STEP(TX_READ, 3, 0), STEP(TX_READ, 0, 0)},
+                   back[STEPS_MAX] = {STEP(TX_READ, 3, 0), STEP(TX_READ, 2, 0), STEP(TX_READ, 1, 0)};
+    transact(state, rank, thread, rank == 2 ? read : rank == 1 ? odd : even);
+    transact(state, rank, thread, rank == 2 ? back : swap);
+    transact(state, rank, thread, rank == 1 ? read : rank == 0 ? odd : read);
+    transact(state, rank, thread, back);
+}
+
+const struct sim_case sim_case_tx_growth = {.object = "tx",
+                                            .name = "growth",
+                                            .about = "transactions on keys of a bucket that is divided",
+                                            .nodes = 3,
+                                            .threads = 1,
+                                            .state_bytes = sizeof(struct tx_state),
+                                            .open = open_growing,
+                                            .close = close_txs,
+                                            .body = growth_body,
+                                            .after = after,
+                                            .oracle = &oracle_tx};
 
 /* ---- the structure of the tutorial ---- */
 

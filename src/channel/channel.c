@@ -162,6 +162,22 @@ int remo_channel_add_memory(struct remo_channel *channel, const char *name, uint
     return 0;
 }
 
+int remo__memory_extend(struct remo__memory *memory, uint64_t bytes, uint64_t *ret_offset) {
+    uint64_t offset = 0;
+    if (!memory->extensions)
+        memory->extensions = calloc(REMO__MEMORY_EXTENSIONS_MAX, sizeof *memory->extensions);
+    if (!memory->extensions || memory->extensions_count == REMO__MEMORY_EXTENSIONS_MAX)
+        return remo__fail(-ENOMEM, "no memory to extend memory %s of channel %s", memory->name,
+                          memory->channel->name);
+    int rc = remo__arena_alloc(memory->channel->node->arena, bytes, &offset);
+    if (rc != 0)
+        return remo__fail_more(rc, "extending memory %s of channel %s", memory->name, memory->channel->name);
+    memory->extensions[memory->extensions_count++] =
+        (struct remo__memory_extension){.offset = offset, .bytes = bytes};
+    *ret_offset = offset - memory->own_offset;
+    return 0;
+}
+
 /* Return the first participant that has not answered our JOIN, or REMO_NODES_MAX. */
 static uint32_t unanswered(const struct remo_channel *channel) {
     for (uint32_t peer = 0; peer < channel->node->size; peer++)

@@ -3,6 +3,7 @@
 
 #include <remo/channel.h>
 
+#include "node/arena.h"
 #include "remote/op.h"
 #include "remote/wait.h"
 
@@ -14,14 +15,23 @@
 #define REMO__MISMATCH_BYTES 512u /* of a sentence and its terminator */
 #define REMO__NODESET_TEXT_BYTES 64u
 
+#define REMO__MEMORY_EXTENSIONS_MAX 32u
+
+/* A piece of this node's arena that belongs to its share, besides the first piece. */
+struct remo__memory_extension {
+    uint64_t offset, bytes;
+};
+
 struct remo__memory {
     const struct remo_channel *channel;
     char name[REMO__MEMORY_NAME_BYTES_MAX + 1];
     uint64_t own_bytes, expected_bytes;
     struct remo_nodeset providers;
-    uint64_t own_offset;       /* REMO__NO_OFFSET if own_bytes is 0 */
-    char *own;                 /* its CPU address */
-    _Atomic uint64_t *offsets; /* [size] of each node's share, in its arena */
+    uint64_t own_offset;                       /* REMO__NO_OFFSET if own_bytes is 0 */
+    char *own;                                 /* its CPU address */
+    _Atomic uint64_t *offsets;                 /* [size] of each node's share, in its arena */
+    struct remo__memory_extension *extensions; /* [REMO__MEMORY_EXTENSIONS_MAX]; NULL: none */
+    uint32_t extensions_count;
 };
 
 /* One pair: this endpoint and a peer's. Changed under the registry's lock. */
@@ -52,7 +62,7 @@ struct remo_channel {
     char name[REMO_CHANNEL_NAME_BYTES_MAX + 1];
     char type[REMO__TYPE_BYTES_MAX + 1];
     bool joined;
-    bool is_shared; /* see struct remo__shared */
+    bool is_shared;          /* see struct remo__shared */
     _Atomic bool mismatched; /* error_text has the sentence */
     char error_text[REMO__MISMATCH_BYTES];
     _Atomic uint32_t busy; /* running callbacks */
@@ -93,6 +103,24 @@ static inline const char *remo__memory_mapped(const struct remo__memory *memory,
     const char *base = remo__peer_base(memory->channel->node, node);
     uint64_t start = atomic_load_explicit(&memory->offsets[node], memory_order_relaxed);
     return base && start != REMO__NO_OFFSET ? base + start + offset : NULL;
+}
+
+/* Take `bytes` bytes of zeros from the arena for this node's share, until the channel is destroyed.
+ * *ret_offset is the distance from the first byte of the share, modulo 2^64. Peers access the extension by
+ * this offset, after remo__memory_reaches. Takes as long as the arena needs to grow. Threads: one at a time.
+ * Errors: -ENOSPC, -ENOMEM. */
+int remo__memory_extend(struct remo__memory *memory, uint64_t bytes, uint64_t *ret_offset);
+
+/* Return whether this node reaches the bytes at `offset` in an extension of the share of `node`: whether they
+ * are in the part of its arena that objects use and that it has announced. */
+static inline bool remo__memory_reaches(const struct remo__memory *memory, uint32_t node, uint64_t offset,
+                                        uint64_t bytes) {
+    struct remo_node *self = memory->channel->node;
+    uint64_t start = atomic_load_explicit(&memory->offsets[node], memory_order_relaxed);
+    uint64_t reachable = atomic_load_explicit(&self->peers[node].mapped_bytes, memory_order_acquire);
+    uint64_t at = start + offset;
+    return start != REMO__NO_OFFSET && at >= remo__arena_first(self->arena) && bytes <= reachable
+           && at <= reachable - bytes;
 }
 
 /* Wait until `node` has opened the channel, and return the offset of its share in its arena. */

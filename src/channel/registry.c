@@ -61,6 +61,10 @@ void remo__registry_destroy(struct remo__registry *registry, struct remo_channel
         struct remo__memory *memory = &channel->memories[i];
         if (memory->own)
             remo__arena_free(registry->node->arena, memory->own_offset, memory->own_bytes);
+        for (uint32_t j = 0; j < memory->extensions_count; j++)
+            remo__arena_free(registry->node->arena, memory->extensions[j].offset,
+                             memory->extensions[j].bytes);
+        free(memory->extensions);
         free(memory->offsets);
     }
     if (registry->slots[channel->slot] == channel)

@@ -298,6 +298,10 @@ static int take_zeroed(struct remo__arena *arena, uint64_t bytes, uint64_t align
     pthread_mutex_unlock(&arena->lock);
     if (rc != 0)
         return rc;
+#if defined REMO_SIM && !defined SIM_TIMED
+    uint64_t zeros = remo__min(offset + bytes, zero_from); /* an earlier schedule may have used the rest */
+    memset(arena->base + remo__max(offset, zeros), 0, offset + bytes - remo__max(offset, zeros));
+#endif
     if (offset < zero_from)
         clear(arena->base + offset, remo__min(bytes, zero_from - offset));
     *ret_offset = offset;

@@ -199,8 +199,12 @@ int remo_region_write_immediate(struct remo_region *region, uint32_t node, uint6
 
 void remo_region_prefetch(const struct remo_region *region, uint32_t node, uint64_t offset,
                           size_t size_bytes) {
-    if (remo__unlikely(!region || !remo__region_contains(region, node, offset, size_bytes)))
-        return;
+    if (remo__likely(region && remo__region_contains(region, node, offset, size_bytes)))
+        remo__region_prefetch(region, node, offset, size_bytes);
+}
+
+void remo__region_prefetch(const struct remo_region *region, uint32_t node, uint64_t offset,
+                           size_t size_bytes) {
     const char *place = remo__memory_mapped(region->memory, node, offset);
     uint64_t before = (uintptr_t)place % REMO__CACHE_LINE; /* bytes of the first line before the place */
     for (uint64_t line = 0; place && line < before + size_bytes; line += REMO__CACHE_LINE)

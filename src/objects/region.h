@@ -76,3 +76,7 @@ static inline bool remo__region_contains(const struct remo_region *region, uint3
                                          uint64_t size_bytes) {
     return node < region->nodes && size_bytes <= region->bytes && offset <= region->bytes - size_bytes;
 }
+
+/* remo_region_prefetch of a range that the caller has checked, or of an extension of the memory. */
+void remo__region_prefetch(const struct remo_region *region, uint32_t node, uint64_t offset,
+                           size_t size_bytes);

@@ -30,10 +30,15 @@ static int start_head(const struct remo_tx *tx, const struct remo__tx_item *item
     struct remo_structure *structure = tx->space->structures[item->structure];
     struct remo__ref ref;
     if (item->owner == structure->rank) {
-        *ret_head = remo__load(structure->own + item->evidence.offset);
+        *ret_head = remo__load(remo__own_at(structure, item->evidence.offset));
         return 0;
     }
     int rc = remo__region_find(structure->share, item->owner, item->evidence.offset, &ref);
+    if (rc == 0
+        && !remo__structure_contains(structure, item->owner, item->evidence.offset, sizeof *ret_head)) {
+        *ret_head = ~item->evidence.word; /* not reachable yet: not validated */
+        return 0;
+    }
     return rc != 0 ? rc : remo__read(ref, ret_head, sizeof *ret_head, ack);
 }
 
@@ -68,9 +73,13 @@ static int validate_present(struct remo_tx *tx, bool with_last) {
 /* Set *ret_is_same to whether the place in which a read did not find the key has the same bytes. */
 static int check_place(const struct remo_tx *tx, const struct remo__tx_item *item, bool *ret_is_same) {
     char data[REMO_PLACE_BYTES_MAX] __attribute__((aligned(REMO__CACHE_LINE)));
+    const struct remo_structure *structure = tx->space->structures[item->structure];
     struct remo__ref ref;
-    int rc = remo__region_find(tx->space->structures[item->structure]->share, item->owner,
-                               item->evidence.offset, &ref);
+    int rc = remo__region_find(structure->share, item->owner, item->evidence.offset, &ref);
+    *ret_is_same = false;
+    if (rc == 0
+        && !remo__structure_contains(structure, item->owner, item->evidence.offset, item->evidence.bytes))
+        return 0; /* a later incarnation of the owner */
     if (rc == 0)
         rc = remo__read(ref, data, item->evidence.bytes, NULL);
     if (rc == 0)

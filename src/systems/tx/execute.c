@@ -141,7 +141,7 @@ static bool is_met(const struct step *step, uint32_t index, struct remo__tx_conf
     if (step->condition == REMO__TX_ALWAYS)
         return true;
     return (is_present && step->offset == step->was_at
-            && remo__load(step->structure->own + step->offset) == step->had_head)
+            && remo__load(remo__own_at(step->structure, step->offset)) == step->had_head)
            || refuse(ret_conflict, index, REMO_TX_CHANGED);
 }
 
@@ -225,6 +225,9 @@ enum remo__tx_answer remo__tx_execute(struct remo_tx_space *space, const void *r
     lock_groups(&steps);
     enum remo__tx_answer answer = execute(&steps, ret_conflict);
     unlock_groups(&steps);
+    for (uint32_t i = 0; i < steps.count && answer == REMO__TX_ANSWER_DONE; i++)
+        if (steps.step[i].op == REMO__TX_INSERT)
+            remo__owner_grow(steps.step[i].structure);
     return answer;
 }
 

@@ -19,8 +19,10 @@
 #define REMO__ITEM_VALID UINT64_C(1)
 #define REMO__ITEM_LOCKED UINT64_C(2)
 #define REMO__ITEM_VERSION UINT64_C(0x100) /* one version, in a head */
-#define REMO__ITEM_STATE UINT64_C(0xff)    /* the bits of the state, in a head */
-#define REMO__ITEM_SEAL_AT 8u              /* offsets in an item */
+#define REMO__ITEM_STATE UINT64_C(7)       /* the bits of the state, in a head */
+#define REMO__ITEM_MARK UINT64_C(0xf8)     /* a mark of the type; the steps of a change keep it */
+#define REMO__ITEM_MARK_SHIFT 3u
+#define REMO__ITEM_SEAL_AT 8u /* offsets in an item */
 #define REMO__ITEM_SIZES_AT 16u
 #define REMO__ITEM_KEY_AT REMO_ITEM_HEADER_BYTES
 #define REMO__ITEM_IMAGE_BYTES_MAX (REMO_ITEM_BYTES_MAX + 32u) /* sizes, key and value, with padding */
@@ -43,5 +45,5 @@ static inline bool remo__item_is_free(uint64_t head) {
 
 /* Return the seal of `bytes` of sizes, key and value, for the version of the head. */
 static inline uint64_t remo__item_seal(uint64_t head, const void *sizes, size_t bytes) {
-    return XXH3_64bits_withSeed(sizes, bytes, head & ~REMO__ITEM_STATE);
+    return XXH3_64bits_withSeed(sizes, bytes, head & ~(REMO__ITEM_STATE | REMO__ITEM_MARK));
 }

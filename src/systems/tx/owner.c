@@ -27,7 +27,7 @@ static bool has_key(const char *at, const struct remo_structure_key *key) {
 
 enum remo_item_state remo_item_state_of(const struct remo_structure *structure,
                                         const struct remo_structure_key *key, uint64_t offset) {
-    const char *at = structure->own + offset;
+    const char *at = remo__own_at(structure, offset);
     if (remo__item_is_free(remo__load(at)))
         return REMO_ITEM_FREE;
     return has_key(at, key) ? REMO_ITEM_MATCHES : REMO_ITEM_OTHER;
@@ -78,7 +78,7 @@ static bool copy_value(const struct remo_structure *structure, const struct remo
 /* Return whether an offset that a function of the type has returned is that of an item in the share. */
 static bool is_item(const struct remo_structure *structure, uint64_t offset) {
     return offset % 8 == 0
-           && remo__region_contains(structure->share, structure->rank, offset, structure->item_bytes);
+           && remo__structure_contains(structure, structure->rank, offset, structure->item_bytes);
 }
 
 struct remo__structure_group *remo__owner_group(struct remo_structure *structure,
@@ -93,7 +93,7 @@ bool remo__owner_search(struct remo_structure *structure, const struct remo_stru
 }
 
 void remo__owner_lock(struct remo_structure *structure, uint64_t offset) {
-    char *at = structure->own + offset;
+    char *at = remo__own_at(structure, offset);
     remo__store(at, remo__load(at) | REMO__ITEM_LOCKED);
 }
 
@@ -104,7 +104,7 @@ enum remo__item_answer remo__owner_reserve(struct remo_structure *structure,
         return REMO__ANSWER_NO_ROOM;
     if (!is_item(structure, *ret_offset))
         return REMO__ANSWER_MALFORMED;
-    char *at = structure->own + *ret_offset;
+    char *at = remo__own_at(structure, *ret_offset);
     uint64_t head = write_item(at, key, value, value_bytes);
     remo__store(at, (head & ~REMO__ITEM_STATE) | REMO__ITEM_LOCKED);
     structure->type->link(structure->ctx, key, *ret_offset);
@@ -112,20 +112,20 @@ enum remo__item_answer remo__owner_reserve(struct remo_structure *structure,
 }
 
 void remo__owner_complete(struct remo_structure *structure, uint64_t offset) {
-    char *at = structure->own + offset;
+    char *at = remo__own_at(structure, offset);
     remo__store(at, (remo__load(at) & ~REMO__ITEM_STATE) | REMO__ITEM_VALID);
 }
 
 void remo__owner_release(struct remo_structure *structure, const struct remo_structure_key *key,
                          uint64_t offset) {
-    char *at = structure->own + offset;
+    char *at = remo__own_at(structure, offset);
     remo__store(at, (remo__load(at) & ~REMO__ITEM_STATE) + REMO__ITEM_VERSION);
     structure->type->unlink(structure->ctx, key, offset);
 }
 
 void remo__owner_replace(struct remo_structure *structure, const struct remo_structure_key *key,
                          uint64_t offset, const void *value, size_t value_bytes) {
-    char *at = structure->own + offset;
+    char *at = remo__own_at(structure, offset);
     remo__store(at, write_item(at, key, value, value_bytes));
 }
 
@@ -148,7 +148,7 @@ static enum remo__item_answer insert(struct remo_structure *structure, const str
 
 static enum remo__item_answer look_up(const struct remo_structure *structure,
                                       const struct remo_structure_key *key, struct remo__owner_found *found) {
-    const char *at = structure->own + found->item.offset;
+    const char *at = remo__own_at(structure, found->item.offset);
     found->item.head = remo__load(at);
     return copy_value(structure, key, at, found) ? REMO__ANSWER_DONE : REMO__ANSWER_MALFORMED;
 }
@@ -186,7 +186,67 @@ enum remo__item_answer remo__owner_execute(struct remo_structure *structure, enu
     if (op != REMO__ITEM_LOOKUP)
         remo__mapped_fence(); /* place the change before this thread, or a caller, reads what others change */
     pthread_mutex_unlock(&group->mutex);
+    if (op == REMO__ITEM_INSERT || op == REMO__ITEM_PUT)
+        remo__owner_grow(structure);
     return answer;
+}
+
+/* ---- growth ---- */
+
+#define DIVISIONS_MAX 4u /* after one insert */
+
+void remo__owner_grow(struct remo_structure *structure) {
+    const struct remo__structure_growth *growth = structure->growth;
+    uint32_t group;
+    for (uint32_t i = 0; growth && i < DIVISIONS_MAX && growth->next(structure->ctx, &group); i++) {
+        pthread_mutex_t *mutex = &structure->groups[group % REMO__STRUCTURE_GROUPS].mutex;
+        if (pthread_mutex_trylock(mutex) != 0)
+            return;
+        growth->divide(structure->ctx, group);
+        pthread_mutex_unlock(mutex);
+    }
+}
+
+/* Copy sizes, key and value to `image`. Returns their bytes: at most those of the largest item, also if the
+ * memory is damaged. */
+static size_t copy_image(const struct remo_structure *structure, uint64_t offset, char *image) {
+    const char *at = remo__own_at(structure, offset);
+    uint64_t sizes = remo__load(at + REMO__ITEM_SIZES_AT);
+    size_t key_bytes = remo__min((uint32_t)sizes, structure->key_bytes_max);
+    size_t value_bytes = remo__min(sizes >> 32, structure->value_bytes_max);
+    size_t bytes = remo__item_value_at(key_bytes) - REMO__ITEM_SIZES_AT + remo__align_up(value_bytes, 8);
+    remo__copy_from(image, at + REMO__ITEM_SIZES_AT, bytes);
+    return bytes;
+}
+
+void remo__owner_copy(struct remo_structure *structure, uint64_t from, uint64_t to, uint64_t mark) {
+    char image[REMO__ITEM_IMAGE_BYTES_MAX];
+    char *at = remo__own_at(structure, to);
+    size_t bytes = copy_image(structure, from, image);
+    uint64_t head = (remo__load(at) & ~(REMO__ITEM_STATE | REMO__ITEM_MARK)) + REMO__ITEM_VERSION
+                    + (mark << REMO__ITEM_MARK_SHIFT) + REMO__ITEM_VALID;
+    remo__copy_to(at + REMO__ITEM_SIZES_AT, image, bytes);
+    remo__store(at + REMO__ITEM_SEAL_AT, remo__item_seal(head, image, bytes));
+    remo__store(at, head);
+}
+
+void remo__owner_clear(struct remo_structure *structure, uint64_t offset, uint64_t mark) {
+    char *at = remo__own_at(structure, offset);
+    uint64_t version = (remo__load(at) & ~(REMO__ITEM_STATE | REMO__ITEM_MARK)) + REMO__ITEM_VERSION;
+    remo__store(at, version | mark << REMO__ITEM_MARK_SHIFT);
+}
+
+void remo__owner_mark(struct remo_structure *structure, uint64_t offset, uint64_t mark) {
+    char *at = remo__own_at(structure, offset);
+    remo__store(at, (remo__load(at) & ~REMO__ITEM_MARK) | mark << REMO__ITEM_MARK_SHIFT);
+}
+
+uint64_t remo__owner_hash(const struct remo_structure *structure, uint64_t offset) {
+    char key[REMO__ITEM_IMAGE_BYTES_MAX];
+    const char *at = remo__own_at(structure, offset);
+    size_t bytes = remo__min((uint32_t)remo__load(at + REMO__ITEM_SIZES_AT), structure->key_bytes_max);
+    remo__copy_from(key, at + REMO__ITEM_KEY_AT, remo__align_up(bytes, 8));
+    return XXH3_64bits(key, bytes);
 }
 
 /* ---- calls ---- */

@@ -254,7 +254,7 @@ static int call(struct remo_structure *structure, uint32_t owner, enum remo__ite
 }
 
 static bool is_item_of(const struct remo_structure *structure, uint32_t owner, uint64_t offset) {
-    return offset % 8 == 0 && remo__region_contains(structure->share, owner, offset, structure->item_bytes);
+    return offset % 8 == 0 && remo__structure_contains(structure, owner, offset, structure->item_bytes);
 }
 
 /* Set the result of an owner's answer. */
@@ -283,8 +283,9 @@ static int lookup_by_call(struct remo_structure *structure, uint32_t owner,
         answer = REMO__ANSWER_MALFORMED;
     else
         memcpy(&item, reply, sizeof item);
-    if (answer == REMO__ANSWER_DONE && !is_item_of(structure, owner, item.offset))
-        answer = REMO__ANSWER_MALFORMED; /* a transaction will read there */
+    if (answer == REMO__ANSWER_DONE && !is_item_of(structure, owner, item.offset)
+        && (!structure->growth || item.offset % 8 != 0)) /* the segment may not be announced yet */
+        answer = REMO__ANSWER_MALFORMED;
     rc = return_found(structure, answer, &item, ret_evidence);
     if (rc != 0)
         return rc;
@@ -300,7 +301,7 @@ static bool find_place(const struct remo_structure *structure, uint32_t owner,
                        const struct remo_structure_key *key, struct remo_structure_place *ret_place) {
     return structure->type->lookup_start(structure->ctx, key, owner, ret_place) && ret_place->offset % 8 == 0
            && ret_place->bytes > 0 && ret_place->bytes <= REMO_PLACE_BYTES_MAX
-           && remo__region_contains(structure->share, owner, ret_place->offset, ret_place->bytes);
+           && remo__structure_contains(structure, owner, ret_place->offset, ret_place->bytes);
 }
 
 /* Read the place, in a task after a prefetch: other tasks run during the cache miss. */
@@ -311,7 +312,7 @@ static int read_place(const struct remo_structure *structure, uint32_t owner,
     if (rc != 0)
         return rc;
     if (structure->node->mapped && remo_task_current() != 0) {
-        remo_region_prefetch(structure->share, owner, place->offset, place->bytes);
+        remo__region_prefetch(structure->share, owner, place->offset, place->bytes);
         remo_task_yield();
     }
     return remo__read(ref, data, place->bytes, NULL);

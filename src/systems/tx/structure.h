@@ -1,6 +1,7 @@
 /* structure.h - declarations that the files of structures share.
  *
- *   table.c      a hash table, through the public interface of structures and fabric/access.h
+ *   table.c      a hash table: options, open, lookups
+ *   buckets.c    its owner's side: buckets, overflow chains, growth (table.h)
  *   structure.c  open, close, lookups and changes
  *   owner.c      the owner's side: the handler of calls, and changes of items
  *   item.h       one item
@@ -79,19 +80,43 @@ struct remo__structure_group {
     uint64_t deletes; /* so far, under the mutex */
 } REMO__CACHE_ALIGNED;
 
+/* How the owner divides its share further while it is in use. A type sets `growth` in `opened`. */
+struct remo__structure_growth {
+    /* Return whether a part of the share is to be divided, and set *ret_group to its group. Called without
+     * a mutex, after an insert; may extend the share. */
+    bool (*next)(void *ctx, uint32_t *ret_group);
+    /* Divide that part, if it still has this group. The group's mutex is held. Values do not change. */
+    void (*divide)(void *ctx, uint32_t group);
+};
+
 struct remo_structure {
     struct remo_node *node;
     struct remo_region *share; /* its channel is that of the structure */
     struct remo_rpc *rpc;      /* a service below that channel */
     const struct remo_structure_type *type;
     void *ctx;
-    char *own; /* this node's share */
+    char *own;                                   /* this node's share */
+    const struct remo__structure_growth *growth; /* NULL: the share is not extended */
     uint32_t rank;
     uint32_t key_bytes_max, value_bytes_max;
     uint64_t item_bytes;
     uint32_t groups_count; /* initialised */
     struct remo__structure_group groups[REMO__STRUCTURE_GROUPS];
 };
+
+/* Return the CPU address of `offset` in this node's share or its extensions. */
+static inline char *remo__own_at(const struct remo_structure *structure, uint64_t offset) {
+    return (char *)((uintptr_t)structure->own + offset); /* an offset is modulo 2^64 */
+}
+
+/* Return whether [offset, offset + bytes) is in the share of `node`. In an extension, only whether it is in
+ * memory of objects of that node: a place there is judged by its contents. */
+static inline bool remo__structure_contains(const struct remo_structure *structure, uint32_t node,
+                                            uint64_t offset, uint64_t bytes) {
+    return remo__likely(remo__region_contains(structure->share, node, offset, bytes))
+           || (structure->growth && node < structure->share->nodes
+               && remo__memory_reaches(structure->share->memory, node, offset, bytes));
+}
 
 /* ---- owner.c ---- */
 
@@ -105,6 +130,19 @@ bool remo__owner_decode(const struct remo_structure *structure, const void *requ
                         const char **ret_value);
 /* The handler of calls; `ctx` is the structure. */
 int remo__owner_handle(void *ctx, const struct remo_rpc_request *request);
+
+/* After an insert, without a mutex: divide parts of the share, if the structure grows. A part whose mutex is
+ * not free now is divided after a later insert. */
+void remo__owner_grow(struct remo_structure *structure);
+/* Copy the item at `from`, which is valid, to `to`, which has another item or none, with the mark `mark`: a
+ * later version of `to` has its key and value. The group's mutex is held. */
+void remo__owner_copy(struct remo_structure *structure, uint64_t from, uint64_t to, uint64_t mark);
+/* Free an item that was copied. The next version has the mark `mark`. */
+void remo__owner_clear(struct remo_structure *structure, uint64_t offset, uint64_t mark);
+/* Change the mark of an item, not its version. */
+void remo__owner_mark(struct remo_structure *structure, uint64_t offset, uint64_t mark);
+/* Return the hash of the key of an item that is not free. */
+uint64_t remo__owner_hash(const struct remo_structure *structure, uint64_t offset);
 
 /* The steps of a change that is part of a transaction, while the mutex of the key's group is held. */
 struct remo__structure_group *remo__owner_group(struct remo_structure *structure,

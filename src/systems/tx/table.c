@@ -1,18 +1,15 @@
-/* table.c - implements remo/table.h: buckets and overflow chains of a hash table, as a structure.
- * Share of a node: buckets, then the items of overflow chains. The chains themselves are private memory of
- * the owner: only it follows them.
- * Invariant: while the item of a key is in an overflow chain and valid, its bucket shows a chain. */
-#include <remo/table.h>
+/* table.c - implements remo/table.h: options of a hash table, and lookups at any node (table.h).
+ * Invariant: what this node has seen of an owner's buckets remains true, because buckets are only added. A
+ * lookup that has seen too few finds by the level of the bucket that the key has moved. */
+#include "systems/tx/table.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "systems/tx/item.h"
-
 #define CAPACITY_DEFAULT 65536u
 #define CAPACITY_MAX (UINT64_C(1) << 32)
+#define GROWTH_DEFAULT 1024u
 #define KEY_BYTES_DEFAULT 8u
 #define VALUE_BYTES_DEFAULT 80u
 #define SLOTS_PERCENT_DEFAULT 200u
@@ -21,72 +18,81 @@
 #define PLACES_DEFAULT 65536u
 #define PLACES_MAX (1u << 30)
 
-#define HAS_CHAIN UINT64_C(1) /* in the first word of a bucket */
-#define CHAIN_BYTES 8u        /* of a bucket, before its items: HAS_CHAIN, and a count of changes */
-#define NONE UINT32_MAX
+#define NONE REMO__TABLE_NONE
 
-/* A remembered place: the high bits of the key's hash, and offset / 8 + 1. 0: none. Another key may have the
- * same bits, so the key of the item is compared after the read. */
+/* A remembered place: the high bits of the key's hash, and offset / 8 + 1, modulo 2^43. 0: none. Another key
+ * may have the same bits, so the key of the item is compared after the read. An offset in an extension may be
+ * negative; it has 45 bits with its sign (address.h). */
 #define PLACE_WAYS 4u /* entries in which the place of a key may be */
-#define PLACE_BITS 40u
+#define PLACE_BITS 43u
 #define PLACE_MASK ((UINT64_C(1) << PLACE_BITS) - 1)
 
-struct remo_table {
-    struct remo_structure *structure;
-    struct remo_structure_type type;
-    char name[64]; /* of the type */
-    struct remo_nodeset participants;
-    uint16_t owners[REMO_NODES_MAX];
-    uint32_t owner_count;
-    uint32_t width, partition_bytes;
-    uint32_t buckets, overflow_items; /* of each node */
-    uint64_t item_bytes, bucket_bytes, overflow_at;
-    bool calls_only;
-    _Atomic uint64_t *places;
-    uint32_t place_mask;
-
-    /* At the owner. The group of a key is its bucket, so one thread at a time uses a chain. */
-    char *own;
-    uint32_t *first;            /* [buckets]: overflow item, or NONE */
-    uint32_t *next;             /* [overflow_items]: in the chain, or in the list of free items */
-    pthread_mutex_t free_mutex; /* protects free_first */
-    uint32_t free_first;
-};
-
-/* ---- which node, which bucket ---- */
-
-/* Return a number below `count`: the high bits of a 32-bit hash. */
-static uint32_t scale(uint32_t hash, uint32_t count) {
-    return (uint32_t)((uint64_t)hash * count >> 32);
-}
+/* ---- which node ---- */
 
 static uint32_t owner_of(void *ctx, const struct remo_structure_key *key) {
     const struct remo_table *table = ctx;
     uint64_t hash = key->hash;
     if (table->partition_bytes > 0 && key->bytes > table->partition_bytes)
         hash = XXH3_64bits(key->data, table->partition_bytes);
-    return table->owners[scale((uint32_t)(hash >> 32), table->owner_count)];
+    return table->owners[remo__table_scale((uint32_t)(hash >> 32), table->owner_count)];
 }
 
-static uint32_t bucket_of(void *ctx, const struct remo_structure_key *key) {
-    const struct remo_table *table = ctx;
-    return scale((uint32_t)key->hash, table->buckets);
+/* ---- what this node has seen ---- */
+
+/* Buckets below `buckets` exist. */
+static void raise_extent(struct remo_table *table, struct remo__table_seen *seen, uint64_t buckets) {
+    uint64_t was = atomic_load_explicit(&seen->extent, memory_order_relaxed);
+    uint64_t extent = remo__table_extent(table, (uint32_t)buckets);
+    while ((uint32_t)was < buckets
+           && !atomic_compare_exchange_weak_explicit(&seen->extent, &was, extent, memory_order_release,
+                                                     memory_order_relaxed)) {
+    }
+    atomic_store_explicit(&table->has_grown, true, memory_order_relaxed);
 }
 
-static uint64_t bucket_at(const struct remo_table *table, uint32_t bucket) {
-    return bucket * table->bucket_bytes;
+/* Remember the pages of the owner, and the number of its buckets. */
+static void read_directory(struct remo_table *table, struct remo__table_seen *seen, const uint64_t *words) {
+    uint64_t known = table->buckets;
+    for (uint32_t page = 1; page <= table->levels && words[page] != 0 && words[page] % 8 == 0; page++) {
+        atomic_store_explicit(&seen->origins[page], remo__table_origin(table, page, words[page]),
+                              memory_order_relaxed);
+        known *= 2;
+    }
+    atomic_store_explicit(&seen->is_stale, false, memory_order_relaxed);
+    raise_extent(table, seen, remo__max(remo__min(words[0], known), table->buckets));
 }
 
-static uint64_t slot_at(const struct remo_table *table, uint32_t bucket, uint32_t slot) {
-    return bucket_at(table, bucket) + CHAIN_BYTES + slot * table->item_bytes;
+/* Return whether a bucket of this level at `offset` has the key, if it is present. Otherwise remember what to
+ * read next. */
+static bool is_in_bucket(struct remo_table *table, const struct remo_structure_key *key, uint32_t owner,
+                         uint64_t offset, uint32_t level) {
+    struct remo__table_seen *seen = &table->seen[owner];
+    struct remo__table_bucket bucket = remo__table_bucket_at(table, key->hash, level);
+    uint64_t origin = atomic_load_explicit(&seen->origins[bucket.page], memory_order_relaxed);
+    if (origin != REMO__TABLE_UNKNOWN) {
+        if (origin + bucket.index * table->bucket_bytes == offset)
+            return true;
+        raise_extent(table, seen, bucket.index + UINT64_C(1));
+        return false; /* the new bucket exists, and is complete */
+    }
+    atomic_store_explicit(&seen->is_stale, true, memory_order_relaxed);
+    atomic_store_explicit(&table->has_grown, true, memory_order_relaxed);
+    return false;
 }
 
-static uint64_t overflow_at(const struct remo_table *table, uint32_t item) {
-    return table->overflow_at + item * table->item_bytes;
+/* Return the offset of the key's bucket at an owner whose buckets have been divided. */
+static uint64_t find_grown(const struct remo_table *table, const struct remo_structure_key *key,
+                           uint32_t owner) {
+    struct remo__table_seen *seen = &table->seen[owner];
+    uint64_t extent = atomic_load_explicit(&seen->extent, memory_order_acquire);
+    struct remo__table_bucket bucket = remo__table_find(table, key->hash, extent);
+    return atomic_load_explicit(&seen->origins[bucket.page], memory_order_relaxed)
+           + bucket.index * table->bucket_bytes;
 }
 
-static bool is_overflow(const struct remo_table *table, uint64_t offset) {
-    return offset >= table->overflow_at;
+/* Return the offset of the key's bucket at an owner whose buckets have not been divided. */
+static inline uint64_t find_first(const struct remo_table *table, const struct remo_structure_key *key) {
+    return remo__table_base(table, key->hash) * table->bucket_bytes;
 }
 
 /* ---- lookups ---- */
@@ -112,26 +118,47 @@ static _Atomic uint64_t *find_place(struct remo_table *table, const struct remo_
     return NULL;
 }
 
+/* Return the offset of a remembered place. */
+static uint64_t offset_of(uint64_t place) {
+    const uint32_t sign = 64 - PLACE_BITS;
+    return (uint64_t)((int64_t)(place << sign) >> sign) * 8 - 8;
+}
+
+static __attribute__((noinline)) void start_grown(const struct remo_table *table,
+                                                  const struct remo_structure_key *key, uint32_t owner,
+                                                  struct remo_structure_place *ret_place) {
+    if (remo__unlikely(atomic_load_explicit(&table->seen[owner].is_stale, memory_order_relaxed)))
+        *ret_place =
+            (struct remo_structure_place){.offset = table->directory_at, .bytes = table->directory_bytes};
+    else
+        *ret_place = (struct remo_structure_place){.offset = find_grown(table, key, owner),
+                                                   .bytes = table->read_bytes};
+}
+
 static bool lookup_start(void *ctx, const struct remo_structure_key *key, uint32_t owner,
                          struct remo_structure_place *ret_place) {
     struct remo_table *table = ctx;
-    (void)owner;
     if (table->calls_only)
         return false;
     uint64_t place;
     if (find_place(table, key, &place))
-        *ret_place = (struct remo_structure_place){.offset = ((place & PLACE_MASK) - 1) * 8,
-                                                   .bytes = table->item_bytes};
+        *ret_place = (struct remo_structure_place){.offset = offset_of(place), .bytes = table->item_bytes};
+    else if (remo__likely(!atomic_load_explicit(&table->has_grown, memory_order_relaxed)))
+        *ret_place =
+            (struct remo_structure_place){.offset = find_first(table, key), .bytes = table->read_bytes};
     else
-        *ret_place = (struct remo_structure_place){.offset = bucket_at(table, bucket_of(table, key)),
-                                                   .bytes = CHAIN_BYTES + table->width * table->item_bytes};
+        start_grown(table, key, owner, ret_place);
     return true;
+}
+
+static uint64_t place_of(uint64_t offset) {
+    return (offset / 8 + 1) & PLACE_MASK;
 }
 
 static void learn(void *ctx, const struct remo_structure_key *key, uint32_t owner, uint64_t offset) {
     struct remo_table *table = ctx;
-    (void)owner;
-    if (!is_overflow(table, offset) || offset / 8 >= PLACE_MASK)
+    uint64_t bucket = table->levels == 0 ? find_first(table, key) : find_grown(table, key, owner);
+    if (offset - bucket < table->bucket_bytes)
         return;
     _Atomic uint64_t *places = places_of(table, key);
     uint32_t way = (uint32_t)(offset / table->item_bytes % PLACE_WAYS); /* if all are in use */
@@ -142,7 +169,7 @@ static void learn(void *ctx, const struct remo_structure_key *key, uint32_t owne
             break;
         }
     }
-    atomic_store_explicit(&places[way], (key->hash & ~PLACE_MASK) | (offset / 8 + 1), memory_order_relaxed);
+    atomic_store_explicit(&places[way], (key->hash & ~PLACE_MASK) | place_of(offset), memory_order_relaxed);
 }
 
 /* The place that was remembered has another key now, or none. */
@@ -164,101 +191,57 @@ static enum remo_lookup_verdict judge_place(struct remo_table *table, const stru
     return REMO_LOOKUP_ELSEWHERE;
 }
 
-static enum remo_lookup_verdict judge_bucket(const struct remo_table *table,
-                                             const struct remo_structure_key *key, uint64_t offset,
-                                             const char *data, struct remo_item *ret_item) {
-    bool is_torn = false;
-    uint64_t chained;
+/* Return whether all slots have the level of the bucket. */
+static bool is_consistent(const struct remo_table *table, const char *data, uint64_t word) {
+    uint64_t different = 0;
     for (uint32_t slot = 0; slot < table->width; slot++) {
-        uint64_t at = CHAIN_BYTES + slot * table->item_bytes;
+        uint64_t head;
+        memcpy(&head, data + REMO__BUCKET_HEADER_BYTES + slot * table->item_bytes, sizeof head);
+        different |= head ^ word;
+    }
+    return (different & REMO__BUCKET_LEVEL) == 0;
+}
+
+/* No slot has the key. */
+static enum remo_lookup_verdict judge_absent(struct remo_table *table, const struct remo_structure_key *key,
+                                             uint32_t owner, uint64_t offset, const char *data,
+                                             bool is_torn) {
+    uint64_t word;
+    memcpy(&word, data, sizeof word);
+    uint32_t level = (uint32_t)(word & REMO__BUCKET_LEVEL) >> REMO__BUCKET_LEVEL_SHIFT;
+    if (remo__unlikely(level > table->levels))
+        return REMO_LOOKUP_ELSEWHERE; /* damaged */
+    if (level > 0 && !is_in_bucket(table, key, owner, offset, level))
+        return REMO_LOOKUP_TORN;
+    if (is_torn || (table->levels > 0 && !is_consistent(table, data, word)))
+        return REMO_LOOKUP_TORN;
+    return !(word & REMO__BUCKET_HAS_CHAIN) ? REMO_LOOKUP_ABSENT : REMO_LOOKUP_ELSEWHERE;
+}
+
+static enum remo_lookup_verdict judge_bucket(struct remo_table *table, const struct remo_structure_key *key,
+                                             uint32_t owner, uint64_t offset, const char *data,
+                                             struct remo_item *ret_item) {
+    bool is_torn = false;
+    for (uint32_t slot = 0; slot < table->width; slot++) {
+        uint64_t at = REMO__BUCKET_HEADER_BYTES + slot * table->item_bytes;
         enum remo_item_state state = remo_item_read(table->structure, key, data + at, offset + at, ret_item);
         if (state == REMO_ITEM_MATCHES)
             return REMO_LOOKUP_FOUND;
         is_torn |= state == REMO_ITEM_TORN;
     }
-    memcpy(&chained, data, sizeof chained);
-    if (is_torn)
-        return REMO_LOOKUP_TORN;
-    return !(chained & HAS_CHAIN) ? REMO_LOOKUP_ABSENT : REMO_LOOKUP_ELSEWHERE;
+    return judge_absent(table, key, owner, offset, data, is_torn);
 }
 
 static enum remo_lookup_verdict lookup_end(void *ctx, const struct remo_structure_key *key, uint32_t owner,
                                            const struct remo_structure_place *place, const void *data,
                                            struct remo_item *ret_item) {
     struct remo_table *table = ctx;
-    (void)owner;
-    return is_overflow(table, place->offset) ? judge_place(table, key, place->offset, data, ret_item)
-                                             : judge_bucket(table, key, place->offset, data, ret_item);
-}
-
-/* ---- at the owner ---- */
-
-static uint64_t find(void *ctx, const struct remo_structure_key *key) {
-    const struct remo_table *table = ctx;
-    uint32_t bucket = bucket_of(ctx, key);
-    for (uint32_t slot = 0; slot < table->width; slot++)
-        if (remo_item_state_of(table->structure, key, slot_at(table, bucket, slot)) == REMO_ITEM_MATCHES)
-            return slot_at(table, bucket, slot);
-    for (uint32_t item = table->first[bucket]; item != NONE; item = table->next[item])
-        if (remo_item_state_of(table->structure, key, overflow_at(table, item)) == REMO_ITEM_MATCHES)
-            return overflow_at(table, item);
-    return REMO_STRUCTURE_NOWHERE;
-}
-
-static int make(void *ctx, const struct remo_structure_key *key, uint64_t *ret_offset) {
-    struct remo_table *table = ctx;
-    uint32_t bucket = bucket_of(ctx, key);
-    for (uint32_t slot = 0; slot < table->width; slot++)
-        if (remo_item_state_of(table->structure, key, slot_at(table, bucket, slot)) == REMO_ITEM_FREE) {
-            *ret_offset = slot_at(table, bucket, slot);
-            return 0;
-        }
-    pthread_mutex_lock(&table->free_mutex);
-    uint32_t item = table->free_first;
-    if (item != NONE)
-        table->free_first = table->next[item];
-    pthread_mutex_unlock(&table->free_mutex);
-    if (item == NONE)
-        return -ENOSPC;
-    *ret_offset = overflow_at(table, item);
-    return 0;
-}
-
-static uint32_t overflow_item(const struct remo_table *table, uint64_t offset) {
-    return (uint32_t)((offset - table->overflow_at) / table->item_bytes);
-}
-
-/* Store in the bucket whether it has an overflow chain, and the number of this change. */
-static void publish_chain(const struct remo_table *table, uint32_t bucket) {
-    char *at = table->own + bucket_at(table, bucket);
-    uint64_t changes = (remo__load(at) | HAS_CHAIN) + 1;
-    remo__store(at, changes | (table->first[bucket] != NONE ? HAS_CHAIN : 0));
-}
-
-static void link_item(void *ctx, const struct remo_structure_key *key, uint64_t offset) {
-    struct remo_table *table = ctx;
-    if (!is_overflow(table, offset))
-        return;
-    uint32_t bucket = bucket_of(ctx, key), item = overflow_item(table, offset);
-    table->next[item] = table->first[bucket];
-    table->first[bucket] = item;
-    publish_chain(table, bucket);
-}
-
-static void unlink_item(void *ctx, const struct remo_structure_key *key, uint64_t offset) {
-    struct remo_table *table = ctx;
-    if (!is_overflow(table, offset))
-        return;
-    uint32_t bucket = bucket_of(ctx, key), item = overflow_item(table, offset);
-    uint32_t *link = &table->first[bucket];
-    while (*link != item)
-        link = &table->next[*link];
-    *link = table->next[item];
-    publish_chain(table, bucket);
-    pthread_mutex_lock(&table->free_mutex);
-    table->next[item] = table->free_first;
-    table->free_first = item;
-    pthread_mutex_unlock(&table->free_mutex);
+    if (place->bytes == table->read_bytes)
+        return judge_bucket(table, key, owner, place->offset, data, ret_item);
+    if (remo__likely(place->bytes == table->item_bytes))
+        return judge_place(table, key, place->offset, data, ret_item);
+    read_directory(table, &table->seen[owner], data);
+    return REMO_LOOKUP_TORN; /* the bucket is read next */
 }
 
 /* ---- open ---- */
@@ -270,6 +253,8 @@ static uint32_t or_default(uint32_t given, uint32_t otherwise) {
 static struct remo_table_options apply_defaults(const struct remo_table_options *given) {
     struct remo_table_options options = given ? *given : (struct remo_table_options){0};
     options.capacity = options.capacity ? options.capacity : CAPACITY_DEFAULT;
+    if (options.capacity_max == 0 && options.capacity <= CAPACITY_MAX)
+        options.capacity_max = remo__min(options.capacity * GROWTH_DEFAULT, CAPACITY_MAX);
     options.key_bytes_max = or_default(options.key_bytes_max, KEY_BYTES_DEFAULT);
     options.value_bytes_max = or_default(options.value_bytes_max, VALUE_BYTES_DEFAULT);
     options.width = or_default(options.width, 1);
@@ -284,6 +269,13 @@ static int check_options(const struct remo_table_options *options) {
     if (options->capacity > CAPACITY_MAX)
         return remo__fail(-EINVAL, "cannot open a table for %llu keys: the maximum is %llu",
                           (unsigned long long)options->capacity, (unsigned long long)CAPACITY_MAX);
+    if (options->capacity_max < options->capacity || options->capacity_max > CAPACITY_MAX)
+        return remo__fail(
+            -EINVAL,
+            "cannot open a table for %llu keys with capacity_max = %llu: give 0, or a number from "
+            "capacity to %llu",
+            (unsigned long long)options->capacity, (unsigned long long)options->capacity_max,
+            (unsigned long long)CAPACITY_MAX);
     if (width > REMO_TABLE_WIDTH_MAX || (width & (width - 1)) != 0)
         return remo__fail(-EINVAL, "cannot open a table with buckets of width %u: give 1, 2, 4 or 8", width);
     if (options->slots_percent > PERCENT_MAX || options->overflow_percent > PERCENT_MAX)
@@ -300,8 +292,8 @@ static int check_options(const struct remo_table_options *options) {
                           options->places, PLACES_MAX);
     if (options->key_bytes_max > REMO_ITEM_BYTES_MAX || options->value_bytes_max > REMO_ITEM_BYTES_MAX)
         return 0; /* the structure refuses it */
-    uint64_t bytes =
-        CHAIN_BYTES + width * remo_structure_item_bytes(options->key_bytes_max, options->value_bytes_max);
+    uint64_t bytes = REMO__BUCKET_HEADER_BYTES
+                     + width * remo_structure_item_bytes(options->key_bytes_max, options->value_bytes_max);
     if (bytes > REMO_PLACE_BYTES_MAX)
         return remo__fail(-EINVAL,
                           "cannot open a table with buckets of %llu bytes: the maximum is %u; give a smaller "
@@ -316,6 +308,20 @@ static void set_owners(struct remo_table *table) {
             table->owners[table->owner_count++] = (uint16_t)node;
 }
 
+/* Set the number of doublings. The buckets and overflow items of all pages have 32-bit numbers. */
+static void set_growth(struct remo_table *table, const struct remo_table_options *options) {
+    uint64_t most = remo__max(table->buckets, table->overflow_items);
+    while (options->capacity << table->levels < options->capacity_max
+           && table->levels < REMO__TABLE_LEVELS_MAX && most << (table->levels + 1) < NONE)
+        table->levels++;
+    if (table->levels == 0)
+        return;
+    table->overflow_items = remo__max(table->overflow_items, 1);
+    table->directory_bytes = 8 * (UINT64_C(1) + table->levels);
+    while (table->directory_bytes == table->read_bytes || table->directory_bytes == table->item_bytes)
+        table->directory_bytes += 8; /* lookup_end distinguishes places by their bytes */
+}
+
 static int set_layout(struct remo_table *table, const struct remo_table_options *options) {
     uint64_t keys = (options->capacity + table->owner_count - 1) / table->owner_count;
     uint64_t slots = keys * options->slots_percent / 100;
@@ -327,60 +333,77 @@ static int set_layout(struct remo_table *table, const struct remo_table_options 
                           "the maximum is %u each",
                           (unsigned long long)buckets, (unsigned long long)overflow, NONE - 1);
     table->width = options->width;
+    table->slots_percent = options->slots_percent;
     table->partition_bytes = options->partition_bytes;
     table->calls_only = options->lookups == REMO_TABLE_CALLS_ONLY;
     table->buckets = (uint32_t)remo__max(buckets, 1);
     table->overflow_items = (uint32_t)overflow;
     table->item_bytes = remo_structure_item_bytes(options->key_bytes_max, options->value_bytes_max);
-    table->bucket_bytes = remo__align_up(CHAIN_BYTES + table->width * table->item_bytes, REMO__CACHE_LINE);
+    table->read_bytes = REMO__BUCKET_HEADER_BYTES + table->width * table->item_bytes;
+    table->bucket_bytes = remo__align_up(table->read_bytes, REMO__CACHE_LINE);
+    set_growth(table, options);
     table->overflow_at = table->buckets * table->bucket_bytes;
+    table->directory_at = table->overflow_at + table->overflow_items * table->item_bytes;
     return 0;
 }
 
-static int make_private(struct remo_table *table, const struct remo_table_options *options) {
+static int make_places(struct remo_table *table, const struct remo_table_options *options) {
     uint64_t places = remo__power_of_two_from(remo__max(options->places, PLACE_WAYS));
     table->place_mask = (uint32_t)(places - 1);
     table->places =
         aligned_alloc(REMO__CACHE_LINE, remo__align_up(places * sizeof *table->places, REMO__CACHE_LINE));
-    table->first = malloc(table->buckets * sizeof *table->first);
-    table->next = malloc((table->overflow_items + UINT64_C(1)) * sizeof *table->next);
-    if (!table->places || !table->first || !table->next)
-        return remo__fail(-ENOMEM, "no memory for a table of %u buckets", table->buckets);
+    if (!table->places)
+        return remo__fail(-ENOMEM, "no memory for %llu places of a table", (unsigned long long)places);
     memset((void *)table->places, 0, places * sizeof *table->places);
-    for (uint32_t i = 0; i < table->buckets; i++)
-        table->first[i] = NONE;
-    for (uint32_t i = 0; i < table->overflow_items; i++)
-        table->next[i] = i + 1 < table->overflow_items ? i + 1 : NONE;
-    table->free_first = table->overflow_items > 0 ? 0 : NONE;
     return 0;
 }
 
+static int make_seen(struct remo_table *table, uint32_t nodes) {
+    if (table->levels == 0)
+        return 0;
+    table->seen = aligned_alloc(REMO__CACHE_LINE, nodes * sizeof *table->seen);
+    if (!table->seen)
+        return remo__fail(-ENOMEM, "no memory for a table that grows");
+    for (uint32_t node = 0; node < nodes; node++) {
+        struct remo__table_seen *seen = &table->seen[node];
+        atomic_init(&seen->extent, remo__table_extent(table, table->buckets));
+        atomic_init(&seen->is_stale, false);
+        for (uint32_t page = 0; page < REMO__TABLE_PAGES_MAX; page++)
+            atomic_init(&seen->origins[page], page == 0 ? 0 : REMO__TABLE_UNKNOWN);
+    }
+    return 0;
+}
+
+static int make_private(struct remo_table *table, const struct remo_table_options *options, uint32_t nodes) {
+    int rc = make_places(table, options);
+    if (rc == 0)
+        rc = make_seen(table, nodes);
+    return rc != 0 ? rc : remo__table_open_owner(table);
+}
+
 static void set_type(struct remo_table *table, const struct remo_table_options *options) {
-    snprintf(table->name, sizeof table->name, "table %llu,%u,%u,%u,%u", (unsigned long long)options->capacity,
-             options->width, options->slots_percent, options->overflow_percent, options->partition_bytes);
+    snprintf(table->name, sizeof table->name, "table %llu,%u,%u,%u,%u,%u",
+             (unsigned long long)options->capacity, table->levels, options->width, options->slots_percent,
+             options->overflow_percent, options->partition_bytes);
     table->type = (struct remo_structure_type){.name = table->name,
                                                .owner = owner_of,
                                                .lookup_start = lookup_start,
                                                .lookup_end = lookup_end,
-                                               .learn = learn,
-                                               .group = bucket_of,
-                                               .find = find,
-                                               .make = make,
-                                               .link = link_item,
-                                               .unlink = unlink_item};
+                                               .learn = learn};
+    remo__table_set_owner(&table->type);
 }
 
 static void opened(void *ctx, struct remo_structure *structure, char *share) {
     struct remo_table *table = ctx;
     table->structure = structure;
-    table->own = share;
+    (void)share;
+    remo__table_start_owner(table);
 }
 
 static int open_structure(struct remo_table *table, struct remo_channel *parent, const char *name,
                           const struct remo_table_options *options) {
     struct remo_structure_options structure = {.participants = table->participants,
-                                               .share_bytes = table->overflow_at
-                                                              + table->overflow_items * table->item_bytes,
+                                               .share_bytes = table->directory_at + table->directory_bytes,
                                                .key_bytes_max = options->key_bytes_max,
                                                .value_bytes_max = options->value_bytes_max,
                                                .ctx = table,
@@ -391,11 +414,26 @@ static int open_structure(struct remo_table *table, struct remo_channel *parent,
 }
 
 static void free_table(struct remo_table *table) {
+    remo__table_close_owner(table);
+    pthread_mutex_destroy(&table->page_mutex);
     pthread_mutex_destroy(&table->free_mutex);
     free((void *)table->places);
-    free(table->first);
-    free(table->next);
+    free(table->seen);
     free(table);
+}
+
+static struct remo_table *new_table(void) {
+    struct remo_table *table = aligned_alloc(REMO__CACHE_LINE, sizeof *table);
+    if (!table)
+        return NULL;
+    memset(table, 0, sizeof *table);
+    int rc = pthread_mutex_init(&table->free_mutex, NULL);
+    if (rc == 0 && pthread_mutex_init(&table->page_mutex, NULL) == 0)
+        return table;
+    if (rc == 0)
+        pthread_mutex_destroy(&table->free_mutex);
+    free(table);
+    return NULL;
 }
 
 int remo_table_open(struct remo_channel *parent, const char *name, const struct remo_table_options *options,
@@ -406,17 +444,15 @@ int remo_table_open(struct remo_channel *parent, const char *name, const struct 
     int rc = check_options(&all);
     if (rc != 0)
         return rc;
-    struct remo_table *table = calloc(1, sizeof *table);
-    if (!table || pthread_mutex_init(&table->free_mutex, NULL) != 0) {
-        free(table);
+    struct remo_table *table = new_table();
+    if (!table)
         return remo__fail(-ENOMEM, "no memory for a table");
-    }
     table->participants =
         remo_nodeset_empty(&all.participants) ? *remo_channel_participants(parent) : all.participants;
     set_owners(table);
     rc = set_layout(table, &all);
     if (rc == 0)
-        rc = make_private(table, &all);
+        rc = make_private(table, &all, remo_node_size(remo_channel_node(parent)));
     if (rc == 0)
         rc = open_structure(table, parent, name, &all);
     if (rc != 0) {

@@ -180,7 +180,8 @@ static int costs_of_lookups(struct remo_table *table) {
 }
 
 static int costs(struct remo_node *node, void *ctx) {
-    struct remo_table_options options = {.capacity = 2, .slots_percent = 1, .overflow_percent = 400};
+    struct remo_table_options options = {
+        .capacity = 2, .capacity_max = 2, .slots_percent = 1, .overflow_percent = 400};
     struct remo_table *table;
     (void)ctx;
     CHECK(open_table(node, &options, &table) == 0);
@@ -294,7 +295,8 @@ static int tasks(struct remo_node *node, void *ctx) {
 /* ---- a full table, partitions, wrong arguments ---- */
 
 static int full(struct remo_node *node, void *ctx) {
-    const struct remo_table_options options = {.capacity = 20, .slots_percent = 100, .overflow_percent = 20};
+    const struct remo_table_options options = {
+        .capacity = 20, .capacity_max = 20, .slots_percent = 100, .overflow_percent = 20};
     struct remo_table *table;
     (void)ctx;
     CHECK(open_table(node, &options, &table) == 0);
@@ -348,6 +350,10 @@ static int bad_options(struct remo_channel *root) {
     options = (struct remo_table_options){.slots_percent = 10001};
     CHECK_SENTENCE(remo_table_open(root, "x", &options, &table), -EINVAL, "the maximum is 10000");
     options = (struct remo_table_options){.capacity = 1ull << 33};
+    CHECK_CODE(remo_table_open(root, "x", &options, &table), -EINVAL);
+    options = (struct remo_table_options){.capacity = 100, .capacity_max = 99};
+    CHECK_SENTENCE(remo_table_open(root, "x", &options, &table), -EINVAL, "from capacity to");
+    options = (struct remo_table_options){.capacity_max = 1ull << 33};
     CHECK_CODE(remo_table_open(root, "x", &options, &table), -EINVAL);
     options = (struct remo_table_options){.places = UINT32_MAX};
     CHECK_CODE(remo_table_open(root, "x", &options, &table), -EINVAL);
