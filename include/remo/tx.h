@@ -27,8 +27,8 @@
  *          endless loop, call remo_tx_check before you use them.
  * Conflict: the versions of items are compared, not their values. If a key was absent, a change of another
  *          key near it can cause a conflict too: for a commit without changes, and for remo_tx_check. So
- *          can the growth of a table. A put of a key that the transaction has not read causes none. Under permanent conflicts no transaction
- *          is guaranteed to succeed.
+ *          can the growth of a table. A put of a key that the transaction has not read causes none. Under
+ *          permanent conflicts no transaction is guaranteed to succeed.
  * Caches:  see structure.h.
  * Failure: a node that fails leaves nothing to repair: only the owner applies changes. After -EHOSTDOWN,
  *          -ENOTCONN or -ETIMEDOUT of a commit with changes the outcome is unknown: either all changes are
