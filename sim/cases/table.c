@@ -107,6 +107,10 @@ static void open_growing_once(void *state, struct remo_node *node, uint32_t rank
     open_growing(state, node, rank, 2, 100, 6);
 }
 
+static void open_growing_chain(void *state, struct remo_node *node, uint32_t rank) {
+    open_growing(state, node, rank, 1, 50, 6);
+}
+
 static void open_growing_wide(void *state, struct remo_node *node, uint32_t rank) {
     open_growing(state, node, rank, 2, 200, 4);
 }
@@ -379,13 +383,14 @@ const struct sim_case sim_case_table_threads = {
 
 /* The owner inserts keys, and its bucket is divided three times, while two nodes look up and change keys. */
 static void growth_body(void *state, uint32_t rank, uint32_t thread) {
+    static const uint32_t order[KEYS] = {0, 2, 1, 3};
     (void)thread;
     for (uint32_t i = 0; i < KEYS && rank == OWNER; i++)
-        (void)call(state, rank, MAP_PUT, i, 1 + i);
+        (void)call(state, rank, MAP_PUT, order[i], 1 + i);
     if (rank == OWNER)
         (void)call(state, rank, MAP_DELETE, 1, 0);
     for (uint32_t i = 0; i < 5 && rank == 1; i++)
-        (void)call(state, rank, MAP_GET, i % 2, 0);
+        (void)call(state, rank, MAP_GET, i % 3, 0);
     if (rank == 2) {
         (void)call(state, rank, MAP_PUT, 1, 21);
         (void)call(state, rank, MAP_GET, 0, 0);
@@ -475,6 +480,33 @@ const struct sim_case sim_case_table_refilled = {
     .open = open_growing_once,
     .close = close_table,
     .body = refilled_body,
+    .after = after,
+    .oracle = &oracle_map};
+
+/* Key 2 is in the chain of a bucket. Key 1 comes, and moves to a new bucket; key 2 stays in the chain. */
+static void kept_body(void *state, uint32_t rank, uint32_t thread) {
+    struct table_state *s = state;
+    (void)thread;
+    if (rank == 1) {
+        (void)call(s, rank, MAP_PUT, 0, 1);
+        (void)call(s, rank, MAP_PUT, 2, 2);
+        s->is_reused = true;
+    }
+    sim_until(has_two, s, "wait until two keys are present");
+    (void)call(s, rank, rank == OWNER ? MAP_PUT : MAP_GET, rank == OWNER ? 1 : 2, 3);
+    (void)call(s, rank, MAP_GET, 1, 0);
+}
+
+const struct sim_case sim_case_table_kept = {
+    .object = "table",
+    .name = "kept",
+    .about = "a bucket is divided, and a key of its chain stays there, while nodes look it up",
+    .nodes = 3,
+    .threads = 1,
+    .state_bytes = sizeof(struct table_state),
+    .open = open_growing_chain,
+    .close = close_table,
+    .body = kept_body,
     .after = after,
     .oracle = &oracle_map};
 
