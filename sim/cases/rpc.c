@@ -15,7 +15,7 @@
 #define WRITE_FAILED 8 /* status of the handler READ, after a fault */
 #define GATE_NS 5000u  /* timeout of a call whose request waits for a task */
 
-enum handler { ECHO, KEEP, PASS_ON, COUNT, CIRCLE, READ, HANDLERS, LONG_CIRCLE = HANDLERS, GATE, OPEN };
+enum handler { ECHO, KEEP, PASS_ON, COUNT, CIRCLE, READ, HANDLERS, LONG_CIRCLE = HANDLERS, GATE, OPEN, LATE };
 
 #define FORGED 80u /* numbers from here on are those of a faulty node */
 
@@ -465,6 +465,65 @@ const struct sim_case sim_case_rpc_retired = {.object = "rpc",
                                               .close = close_rpc,
                                               .body = retired_body,
                                               .after = calls_after};
+
+/* ---- late words ---- */
+
+/* Two requests fill the ring. The words of the first message are zero, as in new memory. So a node could accept
+ * the message although they are still to be placed, and they could damage the next record at their place:
+ * the reply of node 2, or the third request, which another thread sends. */
+#define LATE_WORDS (REMO__RPC_DATA_MAX / sizeof(uint64_t))
+
+static int reply_same(void *ctx, const struct remo_rpc_request *request) {
+    (void)ctx;
+    return remo_rpc_reply(request, 5, request->data, request->bytes);
+}
+
+static void open_late(void *state, struct remo_node *node, uint32_t rank) {
+    struct rpc_state *s = state;
+    const struct remo_rpc_handler handler = {.number = LATE, .run = reply_same, .ctx = &s->agents[rank]};
+    open_rpc(state, node, rank);
+    sim_opened(remo_rpc_handle(s->services[rank], &handler), "handle");
+}
+
+static void call_late(struct rpc_state *s, uint32_t to, uint64_t word) {
+    uint64_t message[LATE_WORDS], reply[LATE_WORDS] = {0};
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < LATE_WORDS; i++)
+        message[i] = word;
+    int rc = remo_rpc_call(s->services[0], to, LATE, message, sizeof message, reply, sizeof reply, &bytes,
+                           FOREVER);
+    if (rc < 0 && sim_excused(0, to, rc))
+        return;
+    sim_require(rc == 5, "call: %d (%s)", rc, remo_last_error());
+    sim_require(bytes == sizeof reply && memcmp(reply, message, bytes) == 0, "a reply is damaged");
+}
+
+static bool has_begun(void *ctx) {
+    return ((const struct rpc_state *)ctx)->stage > 0;
+}
+
+static void late_body(void *state, uint32_t rank, uint32_t thread) {
+    struct rpc_state *s = state;
+    if (rank == 0 && thread == 0) {
+        call_late(s, 1, 0);
+        s->stage = 1;
+    } else if (rank == 0) {
+        sim_until(has_begun, s, "wait until the first call has ended");
+        call_late(s, 2, 2);
+        call_late(s, 1, 3);
+        call_late(s, 1, 4);
+    }
+}
+
+const struct sim_case sim_case_rpc_late = {.object = "rpc",
+                                           .name = "late",
+                                           .about = "messages whose last words are placed late",
+                                           .nodes = 3,
+                                           .threads = 2,
+                                           .state_bytes = sizeof(struct rpc_state),
+                                           .open = open_late,
+                                           .close = close_rpc,
+                                           .body = late_body};
 
 /* Each node closes its service while LONG handlers of the other may run in it, or wait for a task. */
 static void long_close_body(void *state, uint32_t rank, uint32_t thread) {
