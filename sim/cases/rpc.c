@@ -468,9 +468,9 @@ const struct sim_case sim_case_rpc_retired = {.object = "rpc",
 
 /* ---- late words ---- */
 
-/* Two requests fill the ring. The words of the first message are zero, as in new memory. So a node could accept
- * the message although they are still to be placed, and they could damage the next record at their place:
- * the reply of node 2, or the third request, which another thread sends. */
+/* Two requests fill the ring. The words of the first message are zero, as in new memory. So a node could
+ * accept the message although they are still to be placed, and they could damage the next record at their
+ * place: the reply of node 2, or the third request, which another thread sends. */
 #define LATE_WORDS (REMO__RPC_DATA_MAX / sizeof(uint64_t))
 
 static int reply_same(void *ctx, const struct remo_rpc_request *request) {
