@@ -381,11 +381,14 @@ static int bad_input(struct remo_node *node, void *ctx) {
     return close_table(table);
 }
 
-/* Nodes that open different tables get an error. */
+/* Nodes that open different tables get an error. `ctx`: the option that differs. */
 static int mismatch(struct remo_node *node, void *ctx) {
-    const struct remo_table_options options = {.capacity = 100 + remo_node_rank(node)};
+    struct remo_table_options options = {.capacity = 100, .capacity_max = 1000};
     struct remo_table *table;
-    (void)ctx;
+    if (strcmp(ctx, "capacity") == 0)
+        options.capacity += remo_node_rank(node);
+    else
+        options.capacity_max <<= remo_node_rank(node);
     CHECK_OK(remo_table_open(remo_node_root(node), "table", &options, &table));
     CHECK_SENTENCE(remo_channel_wait(remo_structure_channel(structure_of(table)), LONG_TIME), -EPROTO,
                    "table 10");
@@ -455,10 +458,19 @@ static int closing(struct remo_node *node, void *ctx) {
 }
 
 static const struct cluster_test tests[] = {
-    CLUSTER_TEST(widths, 3),     CLUSTER_TEST(sizes, 2),     CLUSTER_TEST(costs, 2),
-    CLUSTER_TEST(threads, 2),    CLUSTER_TEST(tasks, 2),     CLUSTER_TEST(full, 2),
-    CLUSTER_TEST(partitions, 3), CLUSTER_TEST(bad_input, 1), CLUSTER_TEST(mismatch, 2),
-    CLUSTER_TEST(failing, 3),    CLUSTER_TEST(closing, 2),   {0},
+    CLUSTER_TEST(widths, 3),
+    CLUSTER_TEST(sizes, 2),
+    CLUSTER_TEST(costs, 2),
+    CLUSTER_TEST(threads, 2),
+    CLUSTER_TEST(tasks, 2),
+    CLUSTER_TEST(full, 2),
+    CLUSTER_TEST(partitions, 3),
+    CLUSTER_TEST(bad_input, 1),
+    CLUSTER_TEST_NAMED("mismatch of capacity", mismatch, 2, .ctx = "capacity"),
+    CLUSTER_TEST_NAMED("mismatch of capacity_max", mismatch, 2, .ctx = "capacity_max"),
+    CLUSTER_TEST(failing, 3),
+    CLUSTER_TEST(closing, 2),
+    {0},
 };
 
 static void clear_refused(void) {
