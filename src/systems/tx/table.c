@@ -423,7 +423,8 @@ static void free_table(struct remo_table *table) {
 }
 
 static struct remo_table *new_table(void) {
-    struct remo_table *table = aligned_alloc(REMO__CACHE_LINE, sizeof *table);
+    struct remo_table *table =
+        aligned_alloc(REMO__CACHE_LINE, remo__align_up(sizeof *table, REMO__CACHE_LINE));
     if (!table)
         return NULL;
     memset(table, 0, sizeof *table);
