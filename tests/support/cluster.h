@@ -95,6 +95,19 @@ int cluster_fail(const char *file, int line, const char *format, ...) __attribut
 
 #define CHECK_OK(call) CHECK_CODE(call, 0)
 
+/* Check that a count of events becomes equal to a number; the call reads it. A node may count an event after
+ * others have seen its result. */
+#define CHECK_REACHES(call, count, expected)                           \
+    do {                                                               \
+        for (uint32_t i_ = 0; i_ == 0 || (count) < (expected); i_++) { \
+            if (i_ > 0)                                                \
+                cluster_sleep_ms(1);                                   \
+            CHECK(i_ < 50000);                                         \
+            call;                                                      \
+        }                                                              \
+        CHECK_EQUAL(count, expected);                                  \
+    } while (0)
+
 /* Check that the call returns this code, with a sentence that contains `words`. */
 #define CHECK_SENTENCE(call, code, words)                                                            \
     do {                                                                                             \
