@@ -39,6 +39,7 @@ enum remo__item_answer {
     REMO__ANSWER_ABSENT,
     REMO__ANSWER_PRESENT,
     REMO__ANSWER_NO_ROOM,
+    REMO__ANSWER_BUSY, /* a transaction has locked or reserved the item */
     REMO__ANSWER_MALFORMED
 };
 
@@ -134,8 +135,8 @@ int remo__owner_handle(void *ctx, const struct remo_rpc_request *request);
 /* After an insert, without a mutex: divide parts of the share, if the structure grows. A part whose mutex is
  * not free now is divided after a later insert. */
 void remo__owner_grow(struct remo_structure *structure);
-/* Copy the item at `from`, which is valid, to `to`, which has another item or none, with the mark `mark`: a
- * later version of `to` has its key and value. The group's mutex is held. */
+/* Copy the item at `from`, which is not free, to `to`, which has another item or none, with the mark `mark`: a
+ * later version of `to` has its key, its value, and its lock or reservation. The group's mutex is held. */
 void remo__owner_copy(struct remo_structure *structure, uint64_t from, uint64_t to, uint64_t mark);
 /* Free an item that was copied. The next version has the mark `mark`. */
 void remo__owner_clear(struct remo_structure *structure, uint64_t offset, uint64_t mark);
@@ -151,8 +152,9 @@ struct remo__structure_group *remo__owner_group(struct remo_structure *structure
  * false if the type returned a wrong offset. */
 bool remo__owner_search(struct remo_structure *structure, const struct remo_structure_key *key,
                         uint64_t *ret_offset);
-/* Lock a valid item. Reads still find its value. */
+/* Lock a valid item. Reads still find its value. Unlock it. */
 void remo__owner_lock(struct remo_structure *structure, uint64_t offset);
+void remo__owner_unlock(struct remo_structure *structure, uint64_t offset);
 /* Reserve an item for an absent key: it becomes reachable, and the key remains absent. Returns DONE, NO_ROOM
  * or MALFORMED. */
 enum remo__item_answer remo__owner_reserve(struct remo_structure *structure,
@@ -184,7 +186,7 @@ int remo__structure_find(struct remo_structure *structure, uint32_t owner,
                          const struct remo_structure_key *key, void *value, size_t cap,
                          size_t *ret_value_bytes, enum remo_lookup_way *ret_way,
                          struct remo__evidence *ret_evidence);
-/* Let the owner look a key up, without its value: -EMSGSIZE if it is present and not empty. Otherwise as
- * remo__structure_find. */
+/* Let the owner look a key up, without its value: -EMSGSIZE if it is present and not empty, -EBUSY if its item
+ * is locked or reserved. Otherwise as remo__structure_find. */
 int remo__structure_find_by_owner(struct remo_structure *structure, uint32_t owner,
                                   const struct remo_structure_key *key, struct remo__evidence *ret_evidence);

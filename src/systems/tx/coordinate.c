@@ -1,0 +1,424 @@
+/* coordinate.c - commit of a transaction that changes items of several owners, or whose changes depend on items
+ * of others, at the node that runs it: the coordinator (docs/internals/tx.md).
+ * Invariant: an entry is in use until each owner that may have prepared has executed a FINISH, or has failed. So
+ * a later transaction with the same number finds no record that is PREPARED. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "systems/tx/tx.h"
+
+/* The keys and values of a transaction, and what the requests add. */
+#define REQUESTS_BYTES_MAX                                                                             \
+    (REMO_TX_BYTES_MAX + REMO_TX_ITEMS_MAX * (sizeof(struct remo__tx_item_request) + sizeof(uint64_t)) \
+     + REMO_TX_ITEMS_MAX * (sizeof(struct remo__tx_prepare) + 8 + REMO_TX_ITEMS_MAX * sizeof(uint16_t)))
+
+enum phase {
+    FREE,
+    PREPARING, /* its thread uses the entry */
+    DECIDING,  /* the decider has not answered: the calls of the entry continue */
+    TELLING    /* the outcome is decided */
+};
+
+/* Of an owner: what remains to be sent. */
+enum telling {
+    TOLD, /* nothing */
+    TO_TELL,
+    TELLS /* a FINISH is in flight */
+};
+
+/* An owner of items that change. */
+struct participant {
+    uint32_t node;
+    _Atomic uint32_t telling;
+    bool may_be_prepared;
+    size_t request_at, request_bytes;
+    uint32_t count;                   /* of its items in the request */
+    uint8_t items[REMO_TX_ITEMS_MAX]; /* of the transaction */
+    uint64_t reply[REMO_TX_ITEMS_MAX];
+    struct remo_rpc_op call; /* PREPARE, then FINISH */
+    struct remo__tx_commit *commit;
+};
+
+/* A commit. This node comes first among the participants if it is one, then the decider. */
+struct remo__tx_commit {
+    struct remo_tx_space *space;
+    struct remo__tx_id id;
+    _Atomic uint32_t phase;
+    _Atomic uint32_t untold; /* participants that are not TOLD, and 1 while the thread uses the entry */
+    bool is_own;             /* participants[0] is this node */
+    uint32_t count;
+    struct remo__tx_finish finish;
+    size_t requests_bytes;
+    char requests[REQUESTS_BYTES_MAX];
+    struct participant participants[REMO_TX_ITEMS_MAX];
+};
+
+/* ---- entries ---- */
+
+struct search {
+    struct remo_tx_space *space;
+    struct remo__tx_commit *found;
+};
+
+static int try_take(void *ctx) {
+    struct search *search = ctx;
+    for (uint32_t number = 0; number < REMO__TX_COMMITS_MAX; number++) {
+        struct remo__tx_commit *commit = &search->space->commits[number];
+        uint32_t expected = FREE;
+        if (atomic_compare_exchange_strong(&commit->phase, &expected, PREPARING)) {
+            search->found = commit;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Take an entry. Waits while REMO__TX_COMMITS_MAX commits are in progress. */
+static int take_entry(struct remo_tx_space *space, struct remo__tx_commit **ret_commit) {
+    struct search search = {.space = space};
+    int rc = try_take(&search);
+    if (rc == 0)
+        rc = remo__wait_attempt(space->node, try_take, &search, remo__deadline(space->node->op_timeout_ns));
+    if (rc < 0)
+        return rc;
+    search.found->id.sequence++;
+    search.found->count = 0;
+    search.found->is_own = false;
+    search.found->requests_bytes = 0;
+    atomic_store(&search.found->untold, 1);
+    *ret_commit = search.found;
+    return 0;
+}
+
+static void drop(struct remo__tx_commit *commit) {
+    if (atomic_fetch_sub(&commit->untold, 1) == 1) {
+        atomic_store(&commit->phase, FREE);
+        remo__wake(commit->space->node); /* a thread may wait for an entry, or to close the space */
+    }
+}
+
+/* ---- participants ---- */
+
+static bool has_participant(const struct remo__tx_commit *commit, uint32_t node) {
+    for (uint32_t i = 0; i < commit->count; i++)
+        if (commit->participants[i].node == node)
+            return true;
+    return false;
+}
+
+static void add_participant(struct remo__tx_commit *commit, uint32_t node) {
+    struct participant *participant = &commit->participants[commit->count++];
+    participant->node = node;
+    participant->may_be_prepared = false;
+    participant->commit = commit;
+    atomic_store(&participant->telling, TOLD);
+}
+
+static void add_owners(struct remo__tx_commit *commit, const struct remo_tx *tx, bool is_own) {
+    for (uint32_t i = 0; i < tx->items_count; i++) {
+        uint32_t owner = tx->items[i].owner;
+        if (remo__tx_op_of(&tx->items[i]) != REMO__TX_CHECK && (owner == commit->id.coordinator) == is_own
+            && !has_participant(commit, owner))
+            add_participant(commit, owner);
+    }
+}
+
+/* Find all participants. The decider is not this node: an outcome that only this node knows would be lost with
+ * it. */
+static void find_participants(struct remo__tx_commit *commit, const struct remo_tx *tx) {
+    add_owners(commit, tx, true);
+    commit->is_own = commit->count > 0;
+    add_owners(commit, tx, false);
+}
+
+/* Append the header of a PREPARE, and the ranks of all participants but this node. */
+static void append_header(struct remo__tx_commit *commit) {
+    struct remo__tx_prepare header = {.id = commit->id, .owners = commit->count - commit->is_own};
+    uint16_t ranks[REMO_TX_ITEMS_MAX + 4] = {0};
+    for (uint32_t i = 0; i < header.owners; i++)
+        ranks[i] = (uint16_t)commit->participants[commit->is_own + i].node;
+    size_t ranks_bytes = remo__align_up(header.owners * sizeof ranks[0], 8);
+    memcpy(commit->requests + commit->requests_bytes, &header, sizeof header);
+    memcpy(commit->requests + commit->requests_bytes + sizeof header, ranks, ranks_bytes);
+    commit->requests_bytes += sizeof header + ranks_bytes;
+}
+
+static int make_request(struct remo__tx_commit *commit, const struct remo_tx *tx,
+                        struct participant *participant) {
+    size_t at = commit->requests_bytes;
+    append_header(commit);
+    int rc = remo__tx_request(tx, participant->node, false, commit->requests,
+                              remo__min(at + REMO_RPC_BYTES_MAX, sizeof commit->requests),
+                              &commit->requests_bytes, participant->items);
+    participant->request_at = at;
+    participant->request_bytes = commit->requests_bytes - at;
+    commit->requests_bytes = remo__align_up(commit->requests_bytes, 8);
+    return rc;
+}
+
+static int make_requests(struct remo__tx_commit *commit, const struct remo_tx *tx) {
+    int rc = 0;
+    find_participants(commit, tx);
+    for (uint32_t i = 0; i < commit->count && rc == 0; i++)
+        rc = make_request(commit, tx, &commit->participants[i]);
+    return rc;
+}
+
+/* ---- FINISH ---- */
+
+static void tell_all(struct remo__tx_commit *commit, bool commits, const struct participant *knows);
+
+/* The call has ended. Without an answer of an owner that is up, it is repeated. */
+static void on_told(struct remo_rpc_op *call) {
+    struct participant *participant = call->ctx;
+    struct remo__tx_commit *commit = participant->commit;
+    if (call->status < 0 && !remo__is_departure(call->status)) {
+        atomic_store(&participant->telling, TO_TELL);
+        remo__request_sweeps(commit->space->node);
+        return;
+    }
+    atomic_store(&participant->telling, TOLD);
+    if (atomic_load(&commit->phase) == DECIDING) /* the decider has committed, or has failed */
+        tell_all(commit, true, participant);
+    drop(commit);
+}
+
+/* Start to tell the outcome, unless that is in progress. If the call cannot start now, a sweep tries again. */
+static void tell(struct participant *participant) {
+    struct remo__tx_commit *commit = participant->commit;
+    uint32_t expected = TO_TELL;
+    if (!atomic_compare_exchange_strong(&participant->telling, &expected, TELLS))
+        return;
+    participant->call = (struct remo_rpc_op){.node = participant->node,
+                                             .number = REMO__TX_FINISH,
+                                             .request = &commit->finish,
+                                             .request_bytes = sizeof commit->finish,
+                                             .timeout_ns = REMO_FOREVER,
+                                             .done = on_told,
+                                             .ctx = participant};
+    int rc = remo_rpc_start(commit->space->rpc, &participant->call);
+    if (rc == 0)
+        return;
+    participant->call.status = rc;
+    on_told(&participant->call);
+}
+
+/* Tell the outcome to all other owners that may have prepared. `knows`: one that knows it, or NULL. */
+static void tell_all(struct remo__tx_commit *commit, bool commits, const struct participant *knows) {
+    commit->finish = (struct remo__tx_finish){.id = commit->id, .commits = commits};
+    for (uint32_t i = commit->is_own; i < commit->count; i++)
+        if (commit->participants[i].may_be_prepared && &commit->participants[i] != knows) {
+            atomic_fetch_add(&commit->untold, 1);
+            atomic_store(&commit->participants[i].telling, TO_TELL);
+        }
+    atomic_store(&commit->phase, TELLING);
+    if (commit->is_own && commit->participants[0].may_be_prepared)
+        (void)remo__tx_finish(commit->space, commit->id.coordinator, &commit->finish);
+    for (uint32_t i = commit->is_own; i < commit->count; i++)
+        tell(&commit->participants[i]);
+}
+
+/* ---- PREPARE ---- */
+
+static void start_prepare(struct remo__tx_commit *commit, struct participant *participant) {
+    struct remo_tx_space *space = commit->space;
+    participant->call = (struct remo_rpc_op){.node = participant->node,
+                                             .number = REMO__TX_PREPARE,
+                                             .request = commit->requests + participant->request_at,
+                                             .request_bytes = participant->request_bytes,
+                                             .reply = participant->reply,
+                                             .reply_cap = sizeof participant->reply,
+                                             .timeout_ns = space->node->op_timeout_ns};
+    int rc = remo_rpc_start(space->rpc, &participant->call);
+    if (rc != 0)
+        participant->call.status = rc;
+}
+
+/* Wait until the PREPAREs of other nodes have ended. */
+static void await_replies(struct remo__tx_commit *commit) {
+    struct remo_rpc_op *calls[REMO_TX_ITEMS_MAX];
+    uint32_t count = 0;
+    for (uint32_t i = commit->is_own; i < commit->count; i++)
+        if (commit->participants[i].call.fate != REMO_RPC_NOT_SENT)
+            calls[count++] = &commit->participants[i].call;
+    int rc = remo_rpc_wait_all(calls, count);
+    for (uint32_t i = 0; i < count && rc != 0; i++)
+        remo_rpc_cancel(calls[i]); /* the wait was refused */
+}
+
+/* Return the status of a PREPARE that has ended. */
+static int end_prepare(struct participant *participant) {
+    struct remo_rpc_op *call = &participant->call;
+    int status = call->status;
+    bool is_unknown = call->fate == REMO_RPC_UNKNOWN && !remo__is_departure(status);
+    participant->may_be_prepared = is_unknown || status == REMO__TX_ANSWER_DONE;
+    participant->count = (uint32_t)(call->reply_bytes / sizeof participant->reply[0]);
+    return status;
+}
+
+static int result_of(struct remo_tx *tx, const struct participant *participant, int status) {
+    struct remo__tx_conflict found = {0};
+    if (status < 0)
+        return remo__fail(status, "node %u cannot prepare a transaction of %s", participant->node,
+                          remo_channel_name(tx->space->channel));
+    memcpy(&found, participant->reply, sizeof found);
+    if (status == REMO__TX_ANSWER_CONFLICT && participant->call.reply_bytes != sizeof found)
+        status = REMO__TX_ANSWER_MALFORMED;
+    return remo__tx_result(tx, (enum remo__tx_answer)status, &found, participant->items);
+}
+
+static int prepare_here(struct remo_tx *tx, struct remo__tx_commit *commit, struct participant *participant) {
+    struct remo__tx_conflict found = {0};
+    int rc = remo__tx_check_shares(tx);
+    if (rc != 0)
+        return rc;
+    rc = remo__tx_prepare(commit->space, participant->node, commit->requests + participant->request_at,
+                          participant->request_bytes, &found, participant->reply, &participant->count);
+    participant->may_be_prepared = rc == REMO__TX_ANSWER_DONE;
+    if (rc < 0)
+        return remo__fail(rc, "cannot commit: %s is being closed", remo_channel_name(commit->space->channel));
+    return remo__tx_result(tx, (enum remo__tx_answer)rc, &found, participant->items);
+}
+
+/* The owner was the last to find these keys absent. */
+static void take_evidence(struct remo_tx *tx, const struct participant *participant) {
+    uint32_t next = 0;
+    for (uint32_t i = 0; i < tx->items_count; i++) {
+        struct remo__tx_item *item = &tx->items[i];
+        if (item->owner == participant->node && remo__tx_is_absence(item)
+            && remo__tx_op_of(item) == REMO__TX_CHECK && next < participant->count)
+            item->evidence =
+                (struct remo__evidence){.proof = REMO__PROOF_DELETES, .word = participant->reply[next++]};
+    }
+}
+
+/* Let all owners prepare, at the same time. */
+static int prepare(struct remo_tx *tx, struct remo__tx_commit *commit) {
+    int rc = 0;
+    for (uint32_t i = commit->is_own; i < commit->count; i++)
+        start_prepare(commit, &commit->participants[i]);
+    if (commit->is_own)
+        rc = prepare_here(tx, commit, &commit->participants[0]);
+    await_replies(commit);
+    for (uint32_t i = commit->is_own; i < commit->count; i++) {
+        int status = end_prepare(&commit->participants[i]);
+        if (status != REMO__TX_ANSWER_DONE && (rc == 0 || rc == -EAGAIN))
+            rc = result_of(tx, &commit->participants[i], status);
+    }
+    for (uint32_t i = 0; i < commit->count && rc == 0; i++)
+        take_evidence(tx, &commit->participants[i]);
+    return rc;
+}
+
+/* ---- the decision ---- */
+
+/* Let the decider commit. Returns the status of the call. */
+static int call_decider(struct remo__tx_commit *commit, struct participant *decider) {
+    struct remo_tx_space *space = commit->space;
+    commit->finish = (struct remo__tx_finish){.id = commit->id, .commits = true};
+    decider->call = (struct remo_rpc_op){.node = decider->node,
+                                         .number = REMO__TX_FINISH,
+                                         .request = &commit->finish,
+                                         .request_bytes = sizeof commit->finish,
+                                         .timeout_ns = space->node->op_timeout_ns};
+    int status = remo_rpc_start(space->rpc, &decider->call);
+    if (status == 0)
+        status = remo_rpc_wait(&decider->call);
+    remo_rpc_cancel(&decider->call); /* no effect, unless the wait was refused */
+    return status;
+}
+
+/* The decider does not answer: this thread ends, and the calls of the entry continue. */
+static void leave_undecided(struct remo__tx_commit *commit, struct participant *decider) {
+    atomic_fetch_add(&commit->untold, 1);
+    atomic_store(&commit->phase, DECIDING);
+    atomic_store(&decider->telling, TO_TELL);
+    tell(decider);
+}
+
+/* All owners have prepared, and the transaction is valid. Only this node, while it is up, or the decider can
+ * decide; so the transaction is committed, also if the decider has failed. */
+static int decide(struct remo__tx_commit *commit) {
+    struct participant *decider = &commit->participants[commit->is_own];
+    int status = commit->count > commit->is_own ? call_decider(commit, decider) : REMO__TX_ANSWER_DONE;
+    if (status == REMO__TX_ANSWER_DONE) {
+        tell_all(commit, true, decider);
+        return 0;
+    }
+    if (status > 0 || decider->call.fate == REMO_RPC_NOT_SENT) {
+        tell_all(commit, false, NULL);
+        return status < 0 ? status
+                          : remo__fail(-EPROTO, "node %u has lost a transaction of %s: its memory is damaged",
+                                       decider->node, remo_channel_name(commit->space->channel));
+    }
+    if (!remo__is_departure(status)) {
+        leave_undecided(commit, decider);
+        return remo__fail(-ETIMEDOUT,
+                          "node %u does not answer: the transaction will be committed when it does, or fails",
+                          decider->node);
+    }
+    tell_all(commit, true, decider);
+    return remo__fail(status,
+                      "the transaction is committed, but node %u has failed or closed %s: the keys that it "
+                      "owned are lost",
+                      decider->node, remo_channel_name(commit->space->channel));
+}
+
+int remo__tx_coordinate(struct remo_tx *tx) {
+    struct remo__tx_commit *commit = NULL;
+    int rc = take_entry(tx->space, &commit);
+    if (rc != 0)
+        return rc;
+    rc = make_requests(commit, tx);
+    if (rc == 0)
+        rc = prepare(tx, commit);
+    if (rc == 0)
+        rc = remo__tx_validate(tx, REMO__TX_READ_ONLY);
+    if (rc == 0)
+        rc = decide(commit);
+    else
+        tell_all(commit, false, NULL);
+    drop(commit);
+    return rc;
+}
+
+/* ---- sweeps, and the end ---- */
+
+bool remo__tx_continue_all(struct remo_tx_space *space) {
+    bool is_left = false;
+    for (uint32_t number = 0; number < REMO__TX_COMMITS_MAX; number++) {
+        struct remo__tx_commit *commit = &space->commits[number];
+        if (atomic_load(&commit->phase) < DECIDING)
+            continue;
+        is_left = true;
+        for (uint32_t i = 0; i < REMO_TX_ITEMS_MAX; i++)
+            tell(&commit->participants[i]);
+    }
+    return is_left;
+}
+
+int remo__tx_open_commits(struct remo_tx_space *space) {
+    space->commits = calloc(REMO__TX_COMMITS_MAX, sizeof *space->commits);
+    if (!space->commits)
+        return remo__fail(-ENOMEM, "no memory for a transaction space");
+    for (uint32_t number = 0; number < REMO__TX_COMMITS_MAX; number++) {
+        space->commits[number].space = space;
+        space->commits[number].id = (struct remo__tx_id){
+            .sequence = remo__now_ns(), .coordinator = space->node->rank, .number = number};
+    }
+    return 0;
+}
+
+static int are_ended(void *ctx) {
+    const struct remo_tx_space *space = ctx;
+    for (uint32_t number = 0; number < REMO__TX_COMMITS_MAX; number++)
+        if (atomic_load(&space->commits[number].phase) != FREE)
+            return 0;
+    return 1;
+}
+
+void remo__tx_close_commits(struct remo_tx_space *space) {
+    if (space->commits && !are_ended(space))
+        (void)remo__wait_attempt(space->node, are_ended, space, REMO_FOREVER);
+    free(space->commits);
+}
