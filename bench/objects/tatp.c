@@ -1,7 +1,7 @@
 /* tatp.c - the TATP benchmark: transactions on the subscribers of a telephone network, 80 % of which only
  * read (Storm 6.2.3). Two sets of tables have the same rows: the first finds them by reads and calls, the
- * second by calls only. Each node draws from all subscribers, of which it owns its share. A transaction in
- * conflict is repeated. After each point the shares of transactions that found their rows must be those that
+ * second by calls only. Each node draws from all subscribers, also those of other owners. A transaction in
+ * conflict is repeated. After each point, the shares of transactions that found their rows must be those that
  * follow from the population. */
 #include <errno.h>
 #include <pthread.h>
@@ -136,7 +136,8 @@ static int tatp_begin(struct bench_thread *thread) {
     runner->thread = thread;
     runner->tables = tables_of(thread->job);
     runner->tasks = thread->job->point->window;
-    /* Every point begins with the same seed. The inserts of the last point would find their own rows. */
+    /* Every point begins with the same seed. Without a change of it, inserts would find the rows that the
+     * last point has inserted. */
     remo__random_seed(&thread->random, remo__random_next(&thread->random) + state->points);
     return open_transactions(runner);
 }

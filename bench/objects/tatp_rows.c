@@ -306,14 +306,15 @@ void tatp_add_counts(struct tatp_counts *to, const struct tatp_counts *counts) {
     to->repeated += counts->repeated;
 }
 
-/* Return how many subscribers, if each were drawn equally often, would have the variance of those that are
- * drawn. */
+/* Return the number of subscribers that would have the variance of the drawn ones, if all were drawn equally
+ * often. */
 static double spread_of(uint64_t subscribers) {
     return (double)subscribers * pow(0.8, skewed_bits(subscribers)); /* 1 / 0.8 = 2 * (0.75^2 + 0.25^2) */
 }
 
 /* The share of transactions that find their rows. Each subscriber has 1 to 4 of the 4 types: 62.5 %. Each
- * facility has 0 to 3 of the 3 call forwardings: half of them exist, and inserts and deletes keep that. */
+ * facility has 0 to 3 of the 3 call forwardings: half of them exist, and inserts and deletes keep this
+ * share. */
 static const struct share {
     enum tatp_kind kind;
     const char *name;

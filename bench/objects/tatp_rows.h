@@ -1,5 +1,6 @@
 /* tatp_rows.h - the rows of the TATP benchmark (Telecom Application Transaction Processing, version 1.0), and
- * its transactions on any store. Remo's tables (tatp_tables.c) and its peers do the same work with it. */
+ * its transactions on any store: Remo's tables (tatp_tables.c) or a competitor (bench/peers). So all stores
+ * do the same work. */
 #pragma once
 
 #include <stdbool.h>
@@ -27,9 +28,10 @@ struct tatp_key {
     uint32_t type, start; /* from 1; 0: the key does not have it */
 };
 
-/* Return the size of a row. A key of the index is digits, and its row is a subscriber, of 8 bytes. */
+/* Return the size of a row. In the index a key is the digits of a number, and a row is a subscriber, of 8
+ * bytes. */
 size_t tatp_row_bytes(enum tatp_table table);
-/* Write the digits of the number of a subscriber, and a zero. */
+/* Write the digits of the number of a subscriber, and a terminating zero. */
 void tatp_make_number(char ret_digits[TATP_NUMBER_DIGITS + 1], uint64_t subscriber);
 /* Generate the rows of a subscriber, except its number. They are the same in each call. In each table the
  * keys ascend. Stops when `insert` fails, and returns its error. */
@@ -76,8 +78,8 @@ struct tatp_store {
     int (*fail)(uint64_t subscriber, uint64_t other);
 };
 
-/* Draw a transaction with the frequencies of the standard, and its subscriber, of which the standard draws
- * some more often than others. `random` must remain valid while the transaction runs. */
+/* Draw a transaction: its kind with the frequencies of the standard, and its subscriber with the distribution
+ * of the standard, which is not uniform. `random` must remain valid while the transaction runs. */
 struct tatp_call tatp_draw(uint64_t subscribers, struct remo__random *random);
 /* Run a transaction once, and set `found`. It may run again after a conflict. Returns 0 or the error of the
  * store. */

@@ -1,6 +1,6 @@
 /* tatp_tables.c - the tables of TATP on Remo, and its transactions in them. All rows of a subscriber have the
- * same owner, so each transaction with changes is committed by one call. The commit also validates that a row
- * does not exist. */
+ * same owner, so each transaction with changes is committed by one call. The commit also validates that rows
+ * that the transaction did not find are still absent. */
 #include <errno.h>
 #include <stdio.h>
 
@@ -120,7 +120,7 @@ static int run_attempt(void *ctx, struct remo_tx *tx) {
     return tatp_execute(&run->call, &store, run);
 }
 
-/* Numbers never change, so this lookup is no part of the transaction. */
+/* Numbers never change, so this lookup is not part of the transaction. */
 static int find_by_number(const struct tatp_tables *tables, uint64_t subscriber) {
     char digits[TATP_NUMBER_DIGITS + 1];
     uint64_t found = 0;

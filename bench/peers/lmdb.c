@@ -1,7 +1,8 @@
 /* lmdb.c - LMDB: the transactions of TATP, by processes that map one file of a tmpfs.
  * The file is not synchronised: a commit makes no system call for durability, as with Remo. Each table is a
- * database of the environment, with integer keys except the index. The read-only transaction of a process is
- * reset and renewed. Cursors that remain at their rows for the next read or update gain nothing. */
+ * database of the environment, with integer keys except in the index. Each process resets and renews one
+ * read-only transaction. To keep cursors at their rows for the next read or update was tried: it saves no
+ * time. */
 #include "measure.h"
 
 #include "base/clock.h"
@@ -24,7 +25,7 @@
 #define FOLDER "/dev/shm"
 #define PROCESSES_MAX 64u            /* of --active */
 #define SUBSCRIBER_BYTES 1024u       /* of the file, for each subscriber; 420 are used by the population */
-#define FILE_BYTES_MIN (64ull << 20) /* versions of pages that transactions replace */
+#define FILE_BYTES_MIN (64ull << 20) /* room for old versions of pages that transactions replace */
 #define COMMIT_SUBSCRIBERS 10000u    /* of a transaction of the population */
 #define TYPE_BITS 4                  /* of a type and of a start in an integer key */
 
@@ -80,8 +81,8 @@ static void check(int rc, const char *what) {
         fail("LMDB cannot %s: %s", what, mdb_strerror(rc));
 }
 
-/* Wait until every process has arrived. Process 0 notices the end of another one, which has printed the
- * reason; all others end with process 0. */
+/* Wait until every process has arrived. If another process has ended, it has printed the reason: process 0
+ * detects this, and ends. All others end with process 0. */
 static void barrier(struct store *store) {
     unsigned all = ++store->barriers * store->processes;
     atomic_fetch_add(&store->shared->arrived, 1);
@@ -99,7 +100,7 @@ static size_t file_bytes(const struct measure_options *options) {
     return FILE_BYTES_MIN + options->keys_count * SUBSCRIBER_BYTES;
 }
 
-/* The file has holes: without this check, a tmpfs that is full would end the processes by a signal. */
+/* The file is sparse: without this check, a full tmpfs would end the processes by a signal. */
 static void check_room(const struct measure_options *options) {
     struct statvfs tmpfs;
     if (statvfs(FOLDER, &tmpfs) != 0)
@@ -150,7 +151,7 @@ static MDB_val value_of(const void *data, size_t bytes) {
     return (MDB_val){.mv_size = bytes, .mv_data = (void *)(uintptr_t)data};
 }
 
-/* The keys of a subscriber are neighbours. */
+/* Return the integer key. The keys of a subscriber are adjacent. */
 static size_t integer_of(enum tatp_table table, const struct tatp_key *key) {
     if (table == TATP_SUBSCRIBERS)
         return key->subscriber;
@@ -264,7 +265,7 @@ static void end(struct store *store) {
         mdb_txn_abort(store->txn);
 }
 
-/* In the transaction: another one for the index takes more time. */
+/* Find a subscriber in the same transaction: another one for the index would take more time. */
 static void find_by_number(const struct store *store, uint64_t subscriber) {
     char digits[TATP_NUMBER_DIGITS + 1];
     tatp_make_number(digits, subscriber);

@@ -8,13 +8,13 @@
  * Use:     for a hash table, see table.h. To define another structure, provide the functions of struct
  *          remo_structure_type. The first part runs at any node: it selects what a lookup reads, and judges
  *          the bytes. The second part runs at the owner: it finds, links and unlinks items. The library
- *          implements reads, calls, versions, checksums and the order of stores. Example: docs/tutorial.md.
- * Layout:  item = {u64 head; u64 checksum; u64 sizes; key; value}; key and value begin at multiples of 8
- *          bytes. head = {version:56, mark:5, state:3}; sizes = {value bytes:32, key bytes:32}. The state is
- *          free, valid, locked (valid, but a transaction is changing it: tx.h), or reserved (its key is still
- *          absent). The mark is 0, except in a hash table that has grown. The checksum covers version, sizes,
- *          key and value. Each change of an item increments its version. A version never decreases, also
- *          when the memory is used for another key.
+ *          implements reads, calls, versions, seals and the order of stores. Example: docs/tutorial.md.
+ * Layout:  item = {u64 head; u64 seal; u64 sizes; key; value}; key and value begin at multiples of 8 bytes.
+ *          head = {version:56, mark:5, state:3}; sizes = {value bytes:32, key bytes:32}. The state is free,
+ *          valid, locked (valid, but a transaction is changing it: tx.h), or reserved (its key is still
+ *          absent). The mark is 0, except in a hash table that has grown. The seal is a checksum of version,
+ *          sizes, key and value. Each change of an item increments its version. A version never decreases,
+ *          also when the memory is used for another key.
  * Cost:    lookup = 1 read, and 1 more for each read of an item that is torn, locked or reserved,
  *          REMO_LOOKUP_READS_MAX reads at most. Then 1 call (rpc.h), if the reads neither find the key nor
  *          prove it absent, or if there is no place to read. Change = 1 call. Keys that this node owns: no
@@ -27,8 +27,8 @@
  *          is up, perhaps later. Items of other owners are not affected.
  * Threads: any, concurrently.
  * Source:  Storm 5.3, Tables 2 and 3, Algorithm 1. Differs in: the owner's handler is divided into steps,
- *          so that the library implements mutexes, versions and checksums; a checksum detects a torn read,
- *          which is repeated or followed by a call. Transactions (5.4): tx.h.
+ *          so that the library implements mutexes, versions and seals; a seal detects a torn read, which is
+ *          repeated or followed by a call. Transactions (5.4): tx.h.
  */
 #pragma once
 
@@ -95,9 +95,9 @@ struct remo_structure_type {
     bool (*lookup_start)(void *ctx, const struct remo_structure_key *key, uint32_t owner,
                          struct remo_structure_place *ret_place);
     /* Judge the bytes of that place by remo_item_read. If FOUND, set *ret_item. `data` has place->bytes
-     * bytes, is aligned to 64, and is valid until the function returns. If ABSENT: a transaction compares the
-     * words that prove it later, so they must never return to an earlier value. Heads never do. A word of the
-     * type's own needs a count of its changes. */
+     * bytes, is aligned to 64, and is valid until the function returns. If ABSENT: a transaction later
+     * compares the words that prove it, so they must never return to an earlier value. Heads never do. A word
+     * of the type's own needs a count of its changes. */
     enum remo_lookup_verdict (*lookup_end)(void *ctx, const struct remo_structure_key *key, uint32_t owner,
                                            const struct remo_structure_place *place, const void *data,
                                            struct remo_item *ret_item);
@@ -106,20 +106,21 @@ struct remo_structure_type {
     void (*learn)(void *ctx, const struct remo_structure_key *key, uint32_t owner, uint64_t offset);
 
     /* ---- at the owner: in the calling thread, or in a thread that serves calls (rpc.h, Serving) ----
-     * These must not wait for the network. Of this header they may call only remo_item_state_of. Store to
-     * the share by release stores of 8 bytes: peers read it concurrently. */
+     * These must not wait for the network. The only function of this header that they may call is
+     * remo_item_state_of. Change the share by release stores of 8 bytes: peers read it concurrently. */
 
     /* Return the group of the key. The functions below never run concurrently for keys of one group. They do
      * for different groups, so memory that groups share, such as a list of free items, needs a mutex. */
     uint32_t (*group)(void *ctx, const struct remo_structure_key *key);
     /* Return the offset of the item with the key, or REMO_STRUCTURE_NOWHERE. */
     uint64_t (*find)(void *ctx, const struct remo_structure_key *key);
-    /* Set *ret_offset to a free item for the new key, which no other insert uses. link always follows. Any
-     * error is -ENOSPC for the caller of insert or put. */
+    /* Set *ret_offset to a free item for the new key, which no other insert uses. After success, link always
+     * follows. After any error, insert and put return -ENOSPC. */
     int (*make)(void *ctx, const struct remo_structure_key *key, uint64_t *ret_offset);
-    /* Make the item that make has chosen reachable. The library makes it valid afterwards. If a transaction
-     * finds no room for another key, the library calls unlink instead. For a read that begins after this
-     * function, lookup_end must not return ABSENT while the item is valid or reserved. */
+    /* Make the item that make has chosen reachable: find returns it until unlink. The library makes it valid
+     * afterwards. If a transaction finds no room for another key, the library frees the item and calls
+     * unlink instead. For a read that begins after this function, lookup_end must not return ABSENT while
+     * the item is valid or reserved. */
     void (*link)(void *ctx, const struct remo_structure_key *key, uint64_t offset);
     /* The item has become free: make it unreachable, and release its memory. */
     void (*unlink)(void *ctx, const struct remo_structure_key *key, uint64_t offset);

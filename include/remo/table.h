@@ -10,34 +10,38 @@
  *          all keys, and a change takes a lock instead of a call.
  * Use:     remo_table_open, then remo_channel_wait on remo_structure_channel(remo_table_structure(table)).
  *          Then remo_structure_put, remo_structure_lookup and so on, on remo_table_structure(table).
- * Growth:  each owner grows for itself, in use. If it has more than 5/4 of the keys that its slots are for
- *          (`slots_percent`), inserts divide its buckets, one after another, until it has twice as many, and
- *          so on. The memory comes from the node's arena, at each doubling: as much as the owner has so far.
- *          Keys remain present while their bucket is divided. An insert divides 4 buckets at most. If the
- *          arena has no room, the owner does not grow, and tries again when it has 1/16 more keys.
- * Layout:  bucket = {u64: bit 0 is 1 if it has an overflow chain, bits 3 to 7 are its level: how often it was
- *          divided, the rest counts changes; `width` items}, rounded up to 64 bytes. Bits 3 to 7 of the head
- *          of an item in a bucket are the level too.
+ * Growth:  each owner adds buckets independently, while the table is in use. To divide a bucket is to move
+ *          about half of its keys to a new bucket. If the owner has more than 5/4 of the keys for which
+ *          it has slots (`slots_percent`), inserts divide its buckets one after another. When all are
+ *          divided, a doubling is complete, and the next one begins with the first bucket. The memory comes
+ *          from the node's arena, at the start of each doubling: as much as the owner has so far. Keys remain
+ *          present while their bucket is divided. An insert divides 4 buckets at most. If the arena has no
+ *          room, the owner does not grow, and tries again when it has 1/16 more keys.
+ * Layout:  bucket = {u64 word; `width` items}, rounded up to 64 bytes. In the word, bit 0 is 1 if the bucket
+ *          has an overflow chain; bits 3 to 7 are the level of the bucket: the doubling in which it was made
+ *          or last divided, or 0; bits 8 to 63 count changes. The mark of each item in a bucket
+ *          (structure.h) is the level too.
  * Cost:    lookup = 1 read of a bucket, or of one item whose place this node remembers. Then 1 call if the
  *          key is in an overflow chain and its place is not remembered, if a remembered place no longer has
- *          the key, or if the key is absent and its bucket has an overflow chain. While an owner grows, 1
- *          more read if the bucket was divided since this node has read a bucket as new; 1 more read, once
- *          for each doubling, to find the memory. Changes: those of structure.h. An insert that doubles an
- *          owner's memory takes as long as the arena needs: clearing it, or making a segment. Other inserts
- *          and lookups do not wait for it, unless they need an overflow item and none is free. With
- *          `slots_percent` = 200, `width` = 1 and `capacity` keys, 79 % of the keys are in buckets.
+ *          the key, or if the key is absent and its bucket has an overflow chain. While an owner grows: 1
+ *          more read if the bucket was divided and this node has not detected that yet; once for each
+ *          doubling, 1 more read to find the new memory. Changes: those of structure.h. An insert that
+ *          doubles an owner's memory takes as long as the arena needs to clear it, or to make a segment.
+ *          Other inserts and lookups do not wait for it, unless they need an overflow item and none is
+ *          free. With `slots_percent` = 200, `width` = 1 and `capacity` keys, 79 % of the keys are in
+ *          buckets.
  *          Memory of each node: its share, which has its slots and overflow items. Private memory: 8 bytes
  *          for each of `places`, which is rounded up to a power of two, at least 4; 4 bytes for each bucket
  *          and for each overflow item; 192 bytes for each node of the job, if the table may grow.
  * Order:   linearizable, for each key.
  * Caches:  see structure.h.
  * Failure: see structure.h. -ENOSPC: the bucket of the key is full, its owner has no free overflow item, and
- *          it cannot grow. Keys are not distributed evenly, so in a table that may not grow this may happen
+ *          it cannot grow. Keys are not distributed evenly, so this can happen in a table that may not grow
  *          before it has `capacity` keys.
  * Threads: any, concurrently.
  * Source:  Storm 5.5, 6.2.1: MICA's table with buckets of configurable width. "Oversubscribed" is `width` 1
  *          and many slots; "perfect" is that, with all places remembered; FaRM's table is emulated by
- *          `width` 8. Growth (4.5): linear hashing (Litwin, VLDB 1980), whose buckets show their level.
+ *          `width` 8. Growth (4.5): linear hashing (Litwin, VLDB 1980); each bucket contains its level.
  *          Differs in: the load starts the growth, not the number of calls.
  */
 #pragma once
@@ -58,8 +62,9 @@ enum remo_table_lookups {
 struct remo_table_options {           /* 0 selects the default of each number */
     struct remo_nodeset participants; /* empty: the parent's */
     uint64_t capacity;                /* expected keys on all nodes together, at most 2^32; default 65536 */
-    /* The table grows until it is for so many keys, rounded up to `capacity` times a power of two, at most
-     * 2^20. From `capacity` (it does not grow) to 2^32; default 1024 * capacity, or 2^32 if that is less. */
+    /* The number of keys up to which the table can grow, rounded up to `capacity` times a power of two, which
+     * is at most 2^20. From `capacity` (the table does not grow) to 2^32; default 1024 * capacity, or 2^32 if
+     * that is less. */
     uint64_t capacity_max;
     uint32_t key_bytes_max;    /* default 8 */
     uint32_t value_bytes_max;  /* default 80; structure.h has the limits */

@@ -20,15 +20,15 @@
  *          - commit with changes: 1 call (rpc.h).
  *          So a transaction without changes that finds n keys normally takes n + (n - 1) reads.
  * Order:   strictly serializable: committed transactions, and the lookups and changes of structure.h, take
- *          effect one at a time, each between its begin and its end.
+ *          effect one at a time, each between its start and its end.
  *          Before the commit, each value that a transaction has read was current at some moment, but
  *          perhaps not all at the same moment. They are consistent with each other only if remo_tx_commit
  *          or remo_tx_check has then returned 0. If inconsistent values could cause an invalid access or an
  *          endless loop, call remo_tx_check before you use them.
  * Conflict: the versions of items are compared, not their values. If a key was absent, a change of another
- *          key near it can cause a conflict too: for a commit without changes, and for remo_tx_check. So
- *          can the growth of a table. A put of a key that the transaction has not read causes none. Under
- *          permanent conflicts no transaction is guaranteed to succeed.
+ *          key of its place or group (structure.h) can cause a conflict too, for a commit without changes and
+ *          for remo_tx_check. So can the growth of a table. A put of a key that the transaction has not read
+ *          causes none. Under permanent conflicts no transaction is guaranteed to succeed.
  * Caches:  see structure.h.
  * Failure: a node that fails leaves nothing to repair: only the owner applies changes. After -EHOSTDOWN,
  *          -ENOTCONN or -ETIMEDOUT of a commit with changes the outcome is unknown: either all changes are

@@ -14,7 +14,8 @@
 
 #define DIRECTORY_VALUE_WORDS (VALUE_BYTES_MAX / 8)
 
-/* Return the next key above `key` of this owner and this own slot. The first byte of a key is its owner's. */
+/* Return the next key above `key` with this owner and this own slot. The first byte of a key is the digit of
+ * its owner. */
 static inline uint64_t directory_key_after(uint64_t key, uint32_t owner, uint32_t slot) {
     do
         key = (key & ~UINT64_C(255)) + 256 + '0' + owner;

@@ -70,8 +70,8 @@ static void open_buckets(void *state, struct remo_node *node, uint32_t rank) {
     open_table(state, node, rank, 1, 100);
 }
 
-/* The first division of the owner's bucket separates keys 1 and 3 from 0 and 2, and later ones these. Key
- * 4, which is absent, belongs to the buckets of key 3. */
+/* The first division of the owner's bucket separates keys 1 and 3 from 0 and 2; later divisions separate the
+ * keys of each pair. Key 4, which is absent, belongs to the buckets of key 3. */
 static void choose_divided_keys(struct table_state *s, const struct remo_table *table) {
     uint64_t key = 1;
     for (uint32_t i = 0; i <= KEYS; key++)
@@ -119,7 +119,7 @@ static void close_table(void *state, uint32_t rank) {
     remo_table_close(((struct table_state *)state)->tables[rank]);
 }
 
-/* Keys 0 to 2 have one own slot. The first one that moves goes to the own slot of key 3. */
+/* Keys 0 to 2 have the same own slot. The first of them that is moved is in the own slot of key 3. */
 static void open_directory(void *state, struct remo_node *node, uint32_t rank) {
     struct table_state *s = state;
     struct directory *d = &s->directories[rank];
@@ -418,7 +418,8 @@ static bool has_two(void *ctx) {
     return ((const struct table_state *)ctx)->is_reused || sim_out(0) || sim_out(1);
 }
 
-/* Keys 0 and 2 are in one bucket. Key 3 comes, and key 2 moves. Key 1 comes, and key 3 moves. */
+/* Keys 0 and 2 are in one bucket. A division after the insert of key 3 moves key 2, and one after the insert
+ * of key 1 moves key 3. */
 static void divided_body(void *state, uint32_t rank, uint32_t thread) {
     struct table_state *s = state;
     (void)thread;
@@ -451,7 +452,8 @@ const struct sim_case sim_case_table_divided = {
     .after = after,
     .oracle = &oracle_map};
 
-/* Keys 0 and 1 are in slots of a bucket. Key 2 comes to its chain, and takes the slot of key 1. */
+/* Keys 0 and 1 are in slots of a bucket. Key 2 is inserted in its chain. Then a division moves key 1, and key
+ * 2 to the slot of key 1. */
 static void refilled_body(void *state, uint32_t rank, uint32_t thread) {
     struct table_state *s = state;
     (void)thread;
@@ -473,7 +475,7 @@ static void refilled_body(void *state, uint32_t rank, uint32_t thread) {
 const struct sim_case sim_case_table_refilled = {
     .object = "table",
     .name = "refilled",
-    .about = "a division moves a key, and a key of the chain takes its slot, while nodes look them up",
+    .about = "a division moves a key, and a key of the chain to its slot, while nodes look them up",
     .nodes = 3,
     .threads = 1,
     .state_bytes = sizeof(struct table_state),
@@ -483,7 +485,8 @@ const struct sim_case sim_case_table_refilled = {
     .after = after,
     .oracle = &oracle_map};
 
-/* Key 2 is in the chain of a bucket. Key 1 comes, and moves to a new bucket; key 2 stays in the chain. */
+/* Key 2 is in the chain of a bucket. Key 1 is inserted, and a division moves it to a new bucket; key 2 stays
+ * in the chain. */
 static void kept_body(void *state, uint32_t rank, uint32_t thread) {
     struct table_state *s = state;
     (void)thread;

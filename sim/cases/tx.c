@@ -368,7 +368,7 @@ static void chain_body(void *state, uint32_t rank, uint32_t thread) {
 
 const struct sim_case sim_case_tx_chain = {.object = "tx",
                                            .name = "chain",
-                                           .about = "a key in an overflow chain comes and goes",
+                                           .about = "a key in an overflow chain is inserted and deleted",
                                            .nodes = 2,
                                            .threads = 1,
                                            .state_bytes = sizeof(struct tx_state),
@@ -424,7 +424,7 @@ struct directory_state {
     struct directory directories[SIM_NODES_MAX];
 };
 
-/* Keys 0 and 1 have one own slot; key 2 is of another group. */
+/* Keys 0 and 1 have the same own slot; key 2 is of another group. */
 static void open_directory(void *state, struct remo_node *node, uint32_t rank) {
     struct directory_state *directories = state;
     struct tx_state *s = &directories->tx;
@@ -447,7 +447,7 @@ static void close_directory(void *state, uint32_t rank) {
 
 const struct sim_case sim_case_structure_tx = {.object = "structure",
                                                .name = "tx",
-                                               .about = "transactions, while a moved key comes and goes",
+                                               .about = "transactions that insert and delete a moved key",
                                                .nodes = 2,
                                                .threads = 1,
                                                .state_bytes = sizeof(struct directory_state),

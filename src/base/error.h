@@ -23,8 +23,8 @@ struct remo__last_error {
 extern _Thread_local struct remo__last_error *remo__last_error_of_task
     __attribute__((tls_model("initial-exec")));
 
-/* From here on errors are not those of the caller: `into` receives them. Returns the argument for
- * remo__errors_restore. No call in between parks a task. */
+/* Let `into` receive the errors of this thread until remo__errors_restore, because they are not those of the
+ * caller. Returns the argument for that call. No call in between parks a task. */
 static inline struct remo__last_error *remo__errors_discard(struct remo__last_error *into) {
     struct remo__last_error *before = remo__last_error_of_task;
     into->sentence = NULL;

@@ -112,7 +112,7 @@ static inline const char *remo__memory_mapped(const struct remo__memory *memory,
 int remo__memory_extend(struct remo__memory *memory, uint64_t bytes, uint64_t *ret_offset);
 
 /* Return whether this node reaches the bytes at `offset` in an extension of the share of `node`: whether they
- * are in the part of its arena that objects use and that it has announced. */
+ * are in the part of that node's arena that objects use and that the node has announced. */
 static inline bool remo__memory_reaches(const struct remo__memory *memory, uint32_t node, uint64_t offset,
                                         uint64_t bytes) {
     struct remo_node *self = memory->channel->node;

@@ -44,8 +44,8 @@ static void write_mapped(struct remo__rpc_transport *transport, struct remo__thr
         remo__rpc_wake(transport, thread, node);
 }
 
-/* Write `image` into the slots of `node`, or queue it. A queued write waits for the service thread, which is
- * slower by far than a thread that uses the endpoint at this moment. */
+/* Write `image` into the slots of `node`, or queue it. Try several times first: another thread may use the
+ * endpoint for a short time, and a queued write waits much longer, for the service thread. */
 static int write_slots(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t counters,
                        uint32_t node, uint64_t offset, const void *image, size_t bytes, uint32_t immediate) {
     struct remo__ref ref;

@@ -8,7 +8,7 @@
 #include "systems/tx/table.h"
 
 #define NONE REMO__TABLE_NONE
-/* A table grows if it has more than 5/4 of the keys that its slots are for, so that a table with `capacity`
+/* An owner grows if it has more than 5/4 of the keys for which it has slots, so that a table with `capacity`
  * keys, which are never distributed evenly, does not grow. */
 #define LOAD_FACTOR 5u
 #define LOAD_DIVISOR 4u
@@ -28,7 +28,7 @@ static uint64_t slot_at(const struct remo_table *table, uint64_t bucket_at, uint
     return bucket_at + REMO__BUCKET_HEADER_BYTES + slot * table->item_bytes;
 }
 
-/* Return the first overflow item of the chain of a bucket. */
+/* Return where the first overflow item of a bucket's chain is stored. */
 static uint32_t *chain_of(const struct remo_table *table, struct remo__table_bucket bucket) {
     return &table->pages[bucket.page].first[bucket.index - remo__table_before(table->buckets, bucket.page)];
 }
@@ -155,7 +155,7 @@ static void unlink_item(void *ctx, const struct remo_structure_key *key, uint64_
 
 /* ---- pages ---- */
 
-/* Make the private memory of a page, and the list of its items. */
+/* Allocate the private memory of a page, and link its overflow items to a list. */
 static int fill_page(struct remo_table *table, uint32_t page) {
     struct remo__table_page *made = &table->pages[page];
     uint32_t before = remo__table_before(table->overflow_items, page);
@@ -178,7 +178,7 @@ static void clear_page(struct remo__table_page *page) {
     *page = (struct remo__table_page){0};
 }
 
-/* Make a page usable. Its number is published after its contents, to this node and to others. */
+/* Make a page usable. Its number is published after its contents: to this node, then to the others. */
 static void publish_page(struct remo_table *table, uint32_t page, uint64_t offset) {
     struct remo__table_page *made = &table->pages[page];
     uint32_t items = remo__table_before(table->overflow_items, page);
@@ -211,7 +211,7 @@ static int add_page(struct remo_table *table) {
 
 /* ---- growth ---- */
 
-/* Return the level of the buckets that an extent has all of. */
+/* Return the highest level of which an extent has all buckets. */
 static uint32_t extent_level(uint64_t extent) {
     return 63 - (uint32_t)__builtin_clzll(extent) - 32;
 }
@@ -263,8 +263,8 @@ static bool next_division(void *ctx, uint32_t *ret_group) {
     return true;
 }
 
-/* A bucket that is divided. The chain items that stay, those that move to the new chain, and those whose key
- * has been copied to a slot are lists. */
+/* A bucket that is divided. The items of its chain become three lists: those that stay in it, those that move
+ * to the new chain, and those that were copied to a slot. */
 struct division {
     struct remo_table *table;
     struct remo__table_bucket from, to;
@@ -290,8 +290,8 @@ static void copy_to_new(struct division *division, uint64_t from) {
                      slot_at(division->table, division->to_at, division->to_slots++), division->level);
 }
 
-/* Write the new bucket, which no node reads yet. An item of the chain that finds no slot only changes the
- * chain. */
+/* Write the new bucket, which no node reads yet. If no slot is left for a moving item of the chain, it stays
+ * where it is, in the new chain. */
 static void fill_new(struct division *division) {
     struct remo_table *table = division->table;
     for (uint32_t slot = 0; slot < table->width; slot++) {
@@ -318,7 +318,7 @@ static void fill_new(struct division *division) {
     publish(table, division->to_at, division->level, division->moving != NONE);
 }
 
-/* Give each slot of the old bucket the new level. A free one takes an item of the chain. */
+/* Mark each slot of the old bucket with the new level. A free slot receives an item of the chain. */
 static void clean_old(struct division *division) {
     struct remo_table *table = division->table;
     for (uint32_t slot = 0; slot < table->width; slot++) {

@@ -33,8 +33,8 @@ enum remo_item_state remo_item_state_of(const struct remo_structure *structure,
     return has_key(at, key) ? REMO_ITEM_MATCHES : REMO_ITEM_OTHER;
 }
 
-/* Store sizes, key, value and seal of the next version. Returns its head: the item has it when the head is
- * stored. */
+/* Store sizes, key, value and seal of the next version. Returns its head, which the caller stores to complete
+ * the change. */
 static uint64_t write_item(char *at, const struct remo_structure_key *key, const void *value,
                            size_t value_bytes) {
     uint64_t head = (remo__load(at) & ~REMO__ITEM_STATE) + REMO__ITEM_VERSION + REMO__ITEM_VALID;

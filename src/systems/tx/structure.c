@@ -246,7 +246,7 @@ static int call_once(struct remo_structure *structure, uint32_t owner, enum remo
     int rc = remo_rpc_call(structure->rpc, owner, REMO__STRUCTURE_HANDLER, request,
                            sizeof header + key->bytes + value_bytes, reply, cap, ret_reply_bytes,
                            structure->node->op_timeout_ns);
-    if (rc == -EMSGSIZE) { /* the buffer has room for each reply of an owner */
+    if (rc == -EMSGSIZE) { /* no valid reply is longer than the buffer */
         *ret_answer = REMO__ANSWER_MALFORMED;
         return 0;
     }

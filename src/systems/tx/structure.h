@@ -81,7 +81,8 @@ struct remo__structure_group {
     uint64_t deletes; /* so far, under the mutex */
 } REMO__CACHE_ALIGNED;
 
-/* How the owner divides its share further while it is in use. A type sets `growth` in `opened`. */
+/* How an owner divides parts of its share while they are in use. A type that grows sets `growth` of the
+ * structure in `opened`. */
 struct remo__structure_growth {
     /* Return whether a part of the share is to be divided, and set *ret_group to its group. Called without
      * a mutex, after an insert; may extend the share. */
@@ -110,8 +111,8 @@ static inline char *remo__own_at(const struct remo_structure *structure, uint64_
     return (char *)((uintptr_t)structure->own + offset); /* an offset is modulo 2^64 */
 }
 
-/* Return whether [offset, offset + bytes) is in the share of `node`. In an extension, only whether it is in
- * memory of objects of that node: a place there is judged by its contents. */
+/* Return whether [offset, offset + bytes) is in the share of `node`. For an extension of the share, return
+ * only whether the range is in memory that objects of that node use: lookup_end judges its contents. */
 static inline bool remo__structure_contains(const struct remo_structure *structure, uint32_t node,
                                             uint64_t offset, uint64_t bytes) {
     return remo__likely(remo__region_contains(structure->share, node, offset, bytes))
@@ -135,10 +136,11 @@ int remo__owner_handle(void *ctx, const struct remo_rpc_request *request);
 /* After an insert, without a mutex: divide parts of the share, if the structure grows. A part whose mutex is
  * not free now is divided after a later insert. */
 void remo__owner_grow(struct remo_structure *structure);
-/* Copy the item at `from`, which is not free, to `to`, which has another item or none, with the mark `mark`: a
- * later version of `to` has its key, its value, and its lock or reservation. The group's mutex is held. */
+/* Copy key and value of the item at `from`, which is not free, to the item at `to`, which may have another key or
+ * be free. The item at `to` gets its next version, the mark `mark`, and the lock or reservation of the item at
+ * `from`. The group's mutex is held. */
 void remo__owner_copy(struct remo_structure *structure, uint64_t from, uint64_t to, uint64_t mark);
-/* Free an item that was copied. The next version has the mark `mark`. */
+/* Free an item that was copied: it gets its next version and the mark `mark`. */
 void remo__owner_clear(struct remo_structure *structure, uint64_t offset, uint64_t mark);
 /* Change the mark of an item, not its version. */
 void remo__owner_mark(struct remo_structure *structure, uint64_t offset, uint64_t mark);
@@ -148,7 +150,7 @@ uint64_t remo__owner_hash(const struct remo_structure *structure, uint64_t offse
 /* The steps of a change that is part of a transaction, while the mutex of the key's group is held. */
 struct remo__structure_group *remo__owner_group(struct remo_structure *structure,
                                                 const struct remo_structure_key *key);
-/* Search the key: *ret_offset is its item, also if it is reserved, or REMO_STRUCTURE_NOWHERE. Returns
+/* Search for the key: *ret_offset is its item, also if it is reserved, or REMO_STRUCTURE_NOWHERE. Returns
  * false if the type returned a wrong offset. */
 bool remo__owner_search(struct remo_structure *structure, const struct remo_structure_key *key,
                         uint64_t *ret_offset);

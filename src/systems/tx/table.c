@@ -1,6 +1,6 @@
 /* table.c - implements remo/table.h: options of a hash table, and lookups at any node (table.h).
- * Invariant: what this node has seen of an owner's buckets remains true, because buckets are only added. A
- * lookup that has seen too few finds by the level of the bucket that the key has moved. */
+ * Invariant: the buckets and pages of an owner that this node has detected still exist, because they are only
+ * added. If there are more, a lookup detects by the level of the bucket that the key has moved. */
 #include "systems/tx/table.h"
 
 #include <errno.h>
@@ -37,9 +37,9 @@ static uint32_t owner_of(void *ctx, const struct remo_structure_key *key) {
     return table->owners[remo__table_scale((uint32_t)(hash >> 32), table->owner_count)];
 }
 
-/* ---- what this node has seen ---- */
+/* ---- the buckets that this node has detected ---- */
 
-/* Buckets below `buckets` exist. */
+/* Remember that the owner has at least `buckets` buckets. */
 static void raise_extent(struct remo_table *table, struct remo__table_seen *seen, uint64_t buckets) {
     uint64_t was = atomic_load_explicit(&seen->extent, memory_order_relaxed);
     uint64_t extent = remo__table_extent(table, (uint32_t)buckets);
@@ -62,8 +62,8 @@ static void read_directory(struct remo_table *table, struct remo__table_seen *se
     raise_extent(table, seen, remo__max(remo__min(words[0], known), table->buckets));
 }
 
-/* Return whether a bucket of this level at `offset` has the key, if it is present. Otherwise remember what to
- * read next. */
+/* Return whether the bucket at `offset`, which has this level, is the one of the key. Otherwise remember what
+ * to read next. */
 static bool is_in_bucket(struct remo_table *table, const struct remo_structure_key *key, uint32_t owner,
                          uint64_t offset, uint32_t level) {
     struct remo__table_seen *seen = &table->seen[owner];
@@ -97,7 +97,7 @@ static inline uint64_t find_first(const struct remo_table *table, const struct r
 
 /* ---- lookups ---- */
 
-/* Return the entries of the key. */
+/* Return the PLACE_WAYS entries in which the place of the key may be. */
 static _Atomic uint64_t *places_of(struct remo_table *table, const struct remo_structure_key *key) {
     return &table->places[(uint32_t)(key->hash >> 8) & table->place_mask & ~(PLACE_WAYS - 1)];
 }
@@ -172,7 +172,7 @@ static void learn(void *ctx, const struct remo_structure_key *key, uint32_t owne
     atomic_store_explicit(&places[way], (key->hash & ~PLACE_MASK) | place_of(offset), memory_order_relaxed);
 }
 
-/* The place that was remembered has another key now, or none. */
+/* Forget the place of the key: it has another key now, or none. */
 static void forget(struct remo_table *table, const struct remo_structure_key *key) {
     uint64_t place;
     _Atomic uint64_t *entry = find_place(table, key, &place);
@@ -202,7 +202,7 @@ static bool is_consistent(const struct remo_table *table, const char *data, uint
     return (different & REMO__BUCKET_LEVEL) == 0;
 }
 
-/* No slot has the key. */
+/* Judge a bucket in which no slot has the key. */
 static enum remo_lookup_verdict judge_absent(struct remo_table *table, const struct remo_structure_key *key,
                                              uint32_t owner, uint64_t offset, const char *data,
                                              bool is_torn) {

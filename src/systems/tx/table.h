@@ -6,9 +6,10 @@
  * Share:     buckets, then items of overflow chains, then the directory if the table grows. Each doubling
  *            adds a page with as many buckets and overflow items as there were: an extension of the share.
  * Directory: {u64 buckets; u64 offset of page 1, 2, ...}. 0: no such page yet.
- * Growth:    linear hashing: bucket b + n r is divided into itself and b + n (r + 2^level), in this order.
- *            n is the number of buckets at first, b the bucket at level 0, r bits of the hash. Each bucket
- *            shows its level. docs/internals/structure.md has the proof. */
+ * Growth:    linear hashing: bucket b + n r is divided into itself and b + n (r + 2^level). Buckets are
+ *            divided in the order of their numbers. n is the number of buckets at first, b the bucket at
+ *            level 0, r bits of the hash. Each bucket contains its level. docs/internals/structure.md has
+ *            the proof. */
 #pragma once
 
 #include <remo/table.h>
@@ -28,10 +29,10 @@
 #define REMO__BUCKET_LEVEL_SHIFT REMO__ITEM_MARK_SHIFT
 #define REMO__BUCKET_HEADER_BYTES 8u
 
-/* The buckets of an owner that this node has seen. Buckets are never removed, so it remains true. */
+/* The buckets and pages of an owner that this node has detected. None is ever removed. */
 struct remo__table_seen {
     _Atomic uint64_t extent; /* remo__table_extent of a number of buckets that exist */
-    _Atomic bool is_stale;   /* a page is missing below: read the directory next */
+    _Atomic bool is_stale;   /* the owner has a page that is missing in `origins`: read the directory next */
     _Atomic uint64_t origins[REMO__TABLE_PAGES_MAX]; /* as in struct remo__table_page, or UNKNOWN */
 } REMO__CACHE_ALIGNED;
 
@@ -39,8 +40,8 @@ struct remo__table_seen {
 struct remo__table_page {
     uint64_t origin;   /* bucket i of the page is at origin + i * bucket_bytes */
     uint64_t items_at; /* of the first overflow item */
-    uint32_t *first;   /* [buckets of the page]: the overflow item with this number, or NONE */
-    uint32_t *next;    /* [items of the page]: in the chain, or in the list of free items */
+    uint32_t *first;   /* [buckets of the page]: the number of the chain's first overflow item, or NONE */
+    uint32_t *next;    /* [items of the page]: the next item of the chain, or of the list of free items */
 };
 
 struct remo_table {
@@ -67,7 +68,7 @@ struct remo_table {
     uint32_t slots_percent;
     _Atomic uint64_t extent;
     _Atomic uint64_t items;    /* in use */
-    _Atomic uint64_t retry_at; /* items; no growth before, because it has failed */
+    _Atomic uint64_t retry_at; /* items; with fewer, no page is added, because the last attempt failed */
     struct remo__table_page pages[REMO__TABLE_PAGES_MAX];
     _Atomic uint32_t pages_count;
     pthread_mutex_t page_mutex; /* one thread at a time adds a page */
@@ -80,7 +81,7 @@ struct remo__table_bucket {
     uint32_t index, page;
 };
 
-/* Return a number below `count`: the high bits of a 32-bit hash. */
+/* Scale a 32-bit hash to a number below `count`. */
 static inline uint32_t remo__table_scale(uint32_t hash, uint32_t count) {
     return (uint32_t)((uint64_t)hash * count >> 32);
 }
@@ -97,7 +98,7 @@ static inline struct remo__table_bucket remo__table_bucket(const struct remo_tab
                                        .page = r == 0 ? 0 : 32 - (uint32_t)__builtin_clz(r)};
 }
 
-/* Return the bucket of a hash, if all its buckets of this level exist. */
+/* Return the bucket of a hash at this level. */
 static inline struct remo__table_bucket remo__table_bucket_at(const struct remo_table *table, uint64_t hash,
                                                               uint32_t level) {
     uint32_t mask = (uint32_t)((UINT64_C(1) << level) - 1);
@@ -120,7 +121,7 @@ static inline struct remo__table_bucket remo__table_find(const struct remo_table
     return remo__table_bucket(table, base, r);
 }
 
-/* Return the number of the buckets or items in the pages before this one, of which page 0 has `first`. */
+/* Return the number of buckets, or of overflow items, in the pages before this one, if page 0 has `first`. */
 static inline uint32_t remo__table_before(uint32_t first, uint32_t page) {
     return page == 0 ? 0 : first << (page - 1);
 }
@@ -137,5 +138,5 @@ void remo__table_set_owner(struct remo_structure_type *type);
 /* Allocate the owner's private memory, for the first page. */
 int remo__table_open_owner(struct remo_table *table);
 void remo__table_close_owner(struct remo_table *table);
-/* Store the directory: the share is open. */
+/* Store the directory, and let the owner grow. The share is open. No effect if the table does not grow. */
 void remo__table_start_owner(struct remo_table *table);

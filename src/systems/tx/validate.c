@@ -47,7 +47,7 @@ static int start_head(const struct remo_tx *tx, const struct remo__tx_item *item
     int rc = remo__region_find(structure->share, item->owner, item->evidence.offset, &ref);
     if (rc == 0
         && !remo__structure_contains(structure, item->owner, item->evidence.offset, sizeof *ret_head)) {
-        *ret_head = ~item->evidence.word; /* not reachable yet: not validated */
+        *ret_head = ~item->evidence.word; /* not reachable yet: counts as changed */
         return 0;
     }
     return rc != 0 ? rc : remo__read(ref, ret_head, sizeof *ret_head, ack);

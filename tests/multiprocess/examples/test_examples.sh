@@ -73,7 +73,7 @@ tutorial() {
             block+=$line$'\n'
         fi
     done <"$top/docs/tutorial.md"
-    [ "$(wc -l <"$scratch/built")" -lt 60 ] || fail "the tutorial promises less than 60 lines"
+    [ "$(wc -l <"$scratch/built")" -lt 60 ] || fail "the tutorial promises fewer than 60 lines"
     cat "$scratch/built" "$top/examples/directory.h" | grep -vxFf "$scratch/shown" >"$scratch/out" &&
         fail "docs/tutorial.md does not show these lines"
 }

@@ -1,5 +1,5 @@
 /* test_tutorial.c - the object and the structure of docs/tutorial.md: the costs that they state, and lookups
- * of keys that move, meet, and leave their slots. The tutorial shows parts of this file. */
+ * of keys that collide, are moved, and are deleted. The tutorial shows parts of this file. */
 #include <assert.h>
 #define XXH_INLINE_ALL
 #include <xxhash.h>

@@ -1,5 +1,5 @@
 /* test_growth.c - a hash table grows 1000-fold between real nodes, and no lookup misses a key. All nodes
- * put and delete keys meanwhile. */
+ * put and delete keys at the same time. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
