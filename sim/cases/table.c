@@ -510,6 +510,32 @@ const struct sim_case sim_case_table_kept = {
     .after = after,
     .oracle = &oracle_map};
 
+/* The owner has three buckets of levels 2, 1 and 2, which node 1 has not read yet. Key 3 is in the second
+ * one; at level 2 it belongs to the fourth one, which does not exist yet. */
+static void late_body(void *state, uint32_t rank, uint32_t thread) {
+    static const uint32_t order[] = {0, 2, 3};
+    struct table_state *s = state;
+    for (uint32_t i = 0; i < 3 && rank == OWNER && thread == 0; i++)
+        (void)call(s, rank, MAP_PUT, order[i], 1 + i);
+    s->is_reused |= rank == OWNER && thread == 0;
+    sim_until(has_two, s, "wait until the buckets are divided");
+    for (uint32_t i = 0; i < 3 && rank != OWNER; i++)
+        (void)call(s, rank, MAP_GET, thread == 0 ? 2 : 3, 0);
+}
+
+const struct sim_case sim_case_table_late = {
+    .object = "table",
+    .name = "late",
+    .about = "two threads look up keys for the first time, after buckets were divided twice",
+    .nodes = 2,
+    .threads = 2,
+    .state_bytes = sizeof(struct table_state),
+    .open = open_growing_narrow,
+    .close = close_table,
+    .body = late_body,
+    .after = after,
+    .oracle = &oracle_map};
+
 /* Two threads of each node insert, delete and look up keys, in buckets of width 2. */
 static void crowd_body(void *state, uint32_t rank, uint32_t thread) {
     for (uint32_t i = 0; i < 4; i++)
