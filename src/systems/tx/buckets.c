@@ -244,13 +244,14 @@ static bool prepare_page(struct remo_table *table, uint32_t page) {
     return is_made;
 }
 
-/* No overflow item is free: add the next page now, if the buckets of the last one are in use. */
+/* No overflow item was free: add the next page now, unless it exists. Another thread may have added it while
+ * this one waited for the mutex; then its items are free. Returns whether it exists. */
 static bool add_items(struct remo_table *table) {
     uint32_t page = extent_level(atomic_load_explicit(&table->extent, memory_order_relaxed)) + 1;
     pthread_mutex_lock(&table->page_mutex);
-    bool is_made = page <= table->levels && !has_page(table, page) && add_page(table) == 0;
+    bool exists = page <= table->levels && (has_page(table, page) || add_page(table) == 0);
     pthread_mutex_unlock(&table->page_mutex);
-    return is_made;
+    return exists;
 }
 
 static bool next_division(void *ctx, uint32_t *ret_group) {
