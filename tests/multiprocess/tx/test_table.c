@@ -1,10 +1,13 @@
 /* test_table.c - the hash table between real nodes: values of every size, buckets of each width, the cost of
- * each operation, threads and tasks, a full table, wrong arguments, the failure of an owner. */
+ * each operation, also while the table grows, threads and tasks, a full table, wrong arguments, the failure of
+ * an owner. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 #include "../../support/cluster.h"
 
@@ -202,6 +205,59 @@ static int costs(struct remo_node *node, void *ctx) {
         CHECK(put(table, key_of(table, 0, 0), 8, 1) == 0);
         CHECK(expect_cost(table, key_of(table, 0, 0), 0, 0, REMO_LOOKUP_WAY_CALL) == 0);
     }
+    return close_table(table);
+}
+
+/* Return a key of node 0 in bucket i % 2 of two, and later in that of the next two bits i / 2 % 4. */
+static uint64_t divided_key(const struct remo_table *table, uint32_t i) {
+    uint64_t key = 0;
+    for (uint32_t found = 0; found <= i / 8;) {
+        uint64_t hash = XXH3_64bits(&(uint64_t){++key}, sizeof key);
+        found += remo_table_owner(table, &key, sizeof key) == 0 && (uint32_t)hash >> 31 == i % 2
+                 && (hash >> 32 & 3) == i / 2 % 4;
+    }
+    return key;
+}
+
+/* Put the keys from `begin` to `end`. The last one divides a bucket. */
+static int put_keys(struct remo_table *table, uint32_t begin, uint32_t end) {
+    for (uint32_t i = begin; i < end; i++)
+        CHECK(put(table, divided_key(table, i), 8, i) == 0);
+    return 0;
+}
+
+static int expect_reads(struct remo_table *table, uint32_t i, uint64_t reads) {
+    return expect_cost(table, divided_key(table, i), 0, reads, REMO_LOOKUP_WAY_READ);
+}
+
+/* Node 0 has two buckets at first, is for 8 keys, and divides a bucket after 10, 15 and 20. Only this node
+ * uses the table, so it is the only one that divides them, by its calls. No bucket has a chain. */
+static int costs_while_growing(struct remo_table *table) {
+    CHECK(put_keys(table, 0, 10) == 0);
+    for (uint32_t i = 0; i < 10; i++)
+        CHECK(expect_reads(table, i, 1) == 0);
+    CHECK(put_keys(table, 10, 11) == 0); /* bucket 0 is divided into 0 and 2, which is the first of page 1 */
+    CHECK(expect_reads(table, 0, 1) == 0);
+    CHECK(expect_reads(table, 1, 1) == 0);
+    CHECK(expect_reads(table, 2, 3) == 0); /* bucket 0, the directory, bucket 2 */
+    CHECK(put_keys(table, 11, 16) == 0);   /* bucket 1 into 1 and 3 */
+    CHECK(expect_reads(table, 3, 2) == 0); /* buckets 1 and 3 */
+    for (uint32_t i = 0; i < 16; i++)
+        CHECK(expect_reads(table, i, 1) == 0);
+    CHECK(expect_cost(table, divided_key(table, 31), -ENOENT, 1, REMO_LOOKUP_WAY_READ) == 0);
+    CHECK(put_keys(table, 16, 21) == 0); /* bucket 0 into 0 and 4, which is the first of page 2 */
+    CHECK(expect_reads(table, 4, 3) == 0);
+    for (uint32_t i = 0; i < 21; i++)
+        CHECK(expect_reads(table, i, 1) == 0);
+    return 0;
+}
+
+static int growth_costs(struct remo_node *node, void *ctx) {
+    const struct remo_table_options options = {.capacity = 16, .capacity_max = 64, .width = 8};
+    struct remo_table *table;
+    (void)ctx;
+    CHECK(open_table(node, &options, &table) == 0);
+    CHECK(remo_node_rank(node) != 1 || costs_while_growing(table) == 0);
     return close_table(table);
 }
 
@@ -461,6 +517,7 @@ static const struct cluster_test tests[] = {
     CLUSTER_TEST(widths, 3),
     CLUSTER_TEST(sizes, 2),
     CLUSTER_TEST(costs, 2),
+    CLUSTER_TEST_NAMED("costs of growth", growth_costs, 2),
     CLUSTER_TEST(threads, 2),
     CLUSTER_TEST(tasks, 2),
     CLUSTER_TEST(full, 2),
