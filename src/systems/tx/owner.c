@@ -221,12 +221,14 @@ static size_t copy_image(const struct remo_structure *structure, uint64_t offset
 
 void remo__owner_copy(struct remo_structure *structure, uint64_t from, uint64_t to, uint64_t mark) {
     char image[REMO__ITEM_IMAGE_BYTES_MAX];
+    const char *was = remo__own_at(structure, from);
     char *at = remo__own_at(structure, to);
     size_t bytes = copy_image(structure, from, image);
+    uint64_t damage = remo__load(was + REMO__ITEM_SEAL_AT) ^ remo__item_seal(remo__load(was), image, bytes);
     uint64_t head = (remo__load(at) & ~(REMO__ITEM_STATE | REMO__ITEM_MARK)) + REMO__ITEM_VERSION
                     + (mark << REMO__ITEM_MARK_SHIFT) + REMO__ITEM_VALID;
     remo__copy_to(at + REMO__ITEM_SIZES_AT, image, bytes);
-    remo__store(at + REMO__ITEM_SEAL_AT, remo__item_seal(head, image, bytes));
+    remo__store(at + REMO__ITEM_SEAL_AT, remo__item_seal(head, image, bytes) ^ damage);
     remo__store(at, head);
 }
 

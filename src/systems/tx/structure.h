@@ -135,7 +135,8 @@ int remo__owner_handle(void *ctx, const struct remo_rpc_request *request);
  * not free now is divided after a later insert. */
 void remo__owner_grow(struct remo_structure *structure);
 /* Copy the item at `from`, which is valid, to `to`, which has another item or none, with the mark `mark`: a
- * later version of `to` has its key and value. The group's mutex is held. */
+ * later version of `to` has its key and value. The copy of a damaged item has a wrong seal too. The group's
+ * mutex is held. */
 void remo__owner_copy(struct remo_structure *structure, uint64_t from, uint64_t to, uint64_t mark);
 /* Free an item that was copied. The next version has the mark `mark`. */
 void remo__owner_clear(struct remo_structure *structure, uint64_t offset, uint64_t mark);

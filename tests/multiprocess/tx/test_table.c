@@ -6,10 +6,9 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 #include "../../support/cluster.h"
+#include "systems/tx/structure.h"
 
 static _Atomic uint32_t *refused; /* nodes that may not use their own share after a mismatch */
 
@@ -437,6 +436,28 @@ static int bad_input(struct remo_node *node, void *ctx) {
     return close_table(table);
 }
 
+/* Damage the value of a key of this node, and divide its bucket. The copy of the item is still damaged. */
+static int damaged(struct remo_node *node, void *ctx) {
+    const struct remo_table_options options = {.capacity = 1, .capacity_max = 1024, .width = 8};
+    struct remo_table *table;
+    uint64_t key = 1, value = 5;
+    (void)ctx;
+    CHECK(open_table(node, &options, &table) == 0);
+    struct remo_structure *structure = structure_of(table);
+    while ((XXH3_64bits(&key, sizeof key) >> 32 & 1) == 0) /* the first division moves the key */
+        key++;
+    struct remo_structure_key wanted = {
+        .data = &key, .bytes = sizeof key, .hash = XXH3_64bits(&key, sizeof key)};
+    CHECK_OK(remo_structure_insert(structure, &key, sizeof key, &value, sizeof value));
+    uint64_t offset = structure->type->find(structure->ctx, &wanted);
+    *(uint64_t *)(structure->own + offset + REMO_ITEM_HEADER_BYTES + sizeof key) ^= 1;
+    CHECK_CODE(lookup_rc(table, key), -EPROTO);
+    for (uint64_t other = key + 1; structure->type->find(structure->ctx, &wanted) == offset; other++)
+        CHECK_OK(remo_structure_insert(structure, &other, sizeof other, &value, sizeof value));
+    CHECK_CODE(lookup_rc(table, key), -EPROTO);
+    return close_table(table);
+}
+
 /* Nodes that open different tables get an error. `ctx`: the option that differs. */
 static int mismatch(struct remo_node *node, void *ctx) {
     struct remo_table_options options = {.capacity = 100, .capacity_max = 1000};
@@ -523,6 +544,7 @@ static const struct cluster_test tests[] = {
     CLUSTER_TEST(full, 2),
     CLUSTER_TEST(partitions, 3),
     CLUSTER_TEST(bad_input, 1),
+    CLUSTER_TEST(damaged, 1),
     CLUSTER_TEST_NAMED("mismatch of capacity", mismatch, 2, .ctx = "capacity"),
     CLUSTER_TEST_NAMED("mismatch of capacity_max", mismatch, 2, .ctx = "capacity_max"),
     CLUSTER_TEST(failing, 3),
