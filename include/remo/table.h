@@ -23,9 +23,11 @@
  *          the key, or if the key is absent and its bucket has an overflow chain. While an owner grows, 1
  *          more read if the bucket was divided since this node has read a bucket as new; 1 more read, once
  *          for each doubling, to find the memory. Changes: those of structure.h. An insert that doubles an
- *          owner's memory takes as long as the arena needs: clearing it, or making a segment. Other inserts
- *          and lookups do not wait for it, unless they need an overflow item and none is free. With
- *          `slots_percent` = 200, `width` = 1 and `capacity` keys, 79 % of the keys are in buckets.
+ *          owner's memory takes as long as the arena needs: clearing it, or making a segment. If it is a
+ *          call, later requests of the calling node wait for it (rpc.h, SHORT). Other inserts and lookups do
+ *          not wait for it, unless they need an overflow item and none is free; then so do calls for keys
+ *          of the same group (structure.h). With `slots_percent` = 200, `width` = 1 and `capacity` keys,
+ *          79 % of the keys are in buckets.
  *          Memory of each node: its share, which has its slots and overflow items. Private memory: 8 bytes
  *          for each of `places`, which is rounded up to a power of two, at least 4; 4 bytes for each bucket
  *          and for each overflow item; 192 bytes for each node of the job, if the table may grow.

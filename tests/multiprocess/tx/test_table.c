@@ -1,6 +1,6 @@
 /* test_table.c - the hash table between real nodes: values of every size, buckets of each width, the cost of
- * each operation, also while the table grows, threads and tasks, a full table, wrong arguments, the failure of
- * an owner. */
+ * each operation, also while the table grows, threads and tasks, a full table, wrong arguments, the failure
+ * of an owner. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
