@@ -13,7 +13,8 @@
  * Growth:  each owner grows for itself, in use. If it has more than 5/4 of the keys that its slots are for
  *          (`slots_percent`), inserts divide its buckets, one after another, until it has twice as many, and
  *          so on. The memory comes from the node's arena, at each doubling: as much as the owner has so far.
- *          Keys remain present while their bucket is divided. An insert divides 4 buckets at most. If the
+ *          Keys remain present while their bucket is divided. An insert divides 4 buckets at most. One
+ *          that finds no free overflow item divides up to 4 more, and tries again, 64 times at most. If the
  *          arena has no room, the owner does not grow, and tries again when it has 1/16 more keys.
  * Layout:  bucket = {u64: bit 0 is 1 if it has an overflow chain, bits 3 to 7 are its level: how often it was
  *          divided, the rest counts changes; `width` items}, rounded up to 64 bytes. Bits 3 to 7 of the head

@@ -22,7 +22,8 @@
 #else
 #define REMO__STRUCTURE_GROUPS 256u /* mutexes of the owner; a group of the type selects one */
 #endif
-#define REMO__STRUCTURE_HANDLER 0u /* its number in the service of a structure */
+#define REMO__ROOM_ATTEMPTS_MAX 64u /* of an insert that finds no room, while the structure grows */
+#define REMO__STRUCTURE_HANDLER 0u  /* its number in the service of a structure */
 
 enum remo__item_op {
     REMO__ITEM_LOOKUP,
@@ -80,11 +81,17 @@ struct remo__structure_group {
     uint64_t deletes; /* so far, under the mutex */
 } REMO__CACHE_ALIGNED;
 
+/* Why an owner divides its share further. */
+enum remo__growth_reason {
+    REMO__GROWTH_LOAD,   /* the type decides by the number of items */
+    REMO__GROWTH_NO_ROOM /* an insert has found no room */
+};
+
 /* How the owner divides its share further while it is in use. A type sets `growth` in `opened`. */
 struct remo__structure_growth {
     /* Return whether a part of the share is to be divided, and set *ret_group to its group. Called without
      * a mutex, after an insert; may extend the share. */
-    bool (*next)(void *ctx, uint32_t *ret_group);
+    bool (*next)(void *ctx, enum remo__growth_reason reason, uint32_t *ret_group);
     /* Divide that part, if it still has this group. The group's mutex is held. Values do not change. */
     void (*divide)(void *ctx, uint32_t group);
 };
@@ -134,6 +141,9 @@ int remo__owner_handle(void *ctx, const struct remo_rpc_request *request);
 /* After an insert, without a mutex: divide parts of the share, if the structure grows. A part whose mutex is
  * not free now is divided after a later insert. */
 void remo__owner_grow(struct remo_structure *structure);
+/* The same, after an insert that found no room, whatever the load. Waits for the mutexes. Returns whether to
+ * try the insert again. */
+bool remo__owner_make_room(struct remo_structure *structure);
 /* Copy the item at `from`, which is valid, to `to`, which has another item or none, with the mark `mark`: a
  * later version of `to` has its key and value. The copy of a damaged item has a wrong seal too. The group's
  * mutex is held. */
