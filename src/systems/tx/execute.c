@@ -217,14 +217,26 @@ static enum remo__tx_answer execute(struct steps *steps, struct remo__tx_conflic
     return REMO__TX_ANSWER_DONE;
 }
 
+/* Let the structure of a new key grow. Returns whether to try again. */
+static bool make_room(const struct steps *steps) {
+    for (uint32_t i = 0; i < steps->count; i++)
+        if (is_insert(&steps->step[i]) && remo__owner_make_room(steps->step[i].structure))
+            return true;
+    return false;
+}
+
 enum remo__tx_answer remo__tx_execute(struct remo_tx_space *space, const void *request, size_t bytes,
                                       struct remo__tx_conflict *ret_conflict) {
     struct steps steps;
-    if (!decode(space, request, bytes, &steps))
-        return REMO__TX_ANSWER_MALFORMED;
-    lock_groups(&steps);
-    enum remo__tx_answer answer = execute(&steps, ret_conflict);
-    unlock_groups(&steps);
+    enum remo__tx_answer answer;
+    uint32_t attempts = 0;
+    do { /* decode again: an attempt changes the steps */
+        if (!decode(space, request, bytes, &steps))
+            return REMO__TX_ANSWER_MALFORMED;
+        lock_groups(&steps);
+        answer = execute(&steps, ret_conflict);
+        unlock_groups(&steps);
+    } while (answer == REMO__TX_ANSWER_NO_ROOM && attempts++ < REMO__ROOM_ATTEMPTS_MAX && make_room(&steps));
     for (uint32_t i = 0; i < steps.count && answer == REMO__TX_ANSWER_DONE; i++)
         if (steps.step[i].op == REMO__TX_INSERT)
             remo__owner_grow(steps.step[i].structure);
