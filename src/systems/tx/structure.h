@@ -146,8 +146,8 @@ void remo__owner_grow(struct remo_structure *structure);
  * try the insert again. */
 bool remo__owner_make_room(struct remo_structure *structure);
 /* Copy key and value of the valid item at `from` to the item at `to`, which may have another key or be free.
- * The item at `to` gets its next version and the mark `mark`. The copy of a damaged item has a wrong seal too.
- * The group's mutex is held. */
+ * The item at `to` gets its next version and the mark `mark`. The copy of a damaged item has a wrong seal
+ * too. The group's mutex is held. */
 void remo__owner_copy(struct remo_structure *structure, uint64_t from, uint64_t to, uint64_t mark);
 /* Free an item that was copied: it gets its next version and the mark `mark`. */
 void remo__owner_clear(struct remo_structure *structure, uint64_t offset, uint64_t mark);
