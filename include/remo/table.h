@@ -15,7 +15,8 @@
  *          it has slots (`slots_percent`), inserts divide its buckets one after another. When all are
  *          divided, a doubling is complete, and the next one begins with the first bucket. The memory comes
  *          from the node's arena, at the start of each doubling: as much as the owner has so far. Keys remain
- *          present while their bucket is divided. An insert divides 4 buckets at most. If the arena has no
+ *          present while their bucket is divided. An insert divides 4 buckets at most. One that finds no free
+ *          overflow item divides up to 4 more, and tries again, 64 times at most. If the arena has no
  *          room, the owner does not grow, and tries again when it has 1/16 more keys.
  * Layout:  bucket = {u64 word; `width` items}, rounded up to 64 bytes. In the word, bit 0 is 1 if the bucket
  *          has an overflow chain; bits 3 to 7 are the level of the bucket: the doubling in which it was made
@@ -26,10 +27,11 @@
  *          the key, or if the key is absent and its bucket has an overflow chain. While an owner grows: 1
  *          more read if the bucket was divided and this node has not detected that yet; once for each
  *          doubling, 1 more read to find the new memory. Changes: those of structure.h. An insert that
- *          doubles an owner's memory takes as long as the arena needs to clear it, or to make a segment.
- *          Other inserts and lookups do not wait for it, unless they need an overflow item and none is
- *          free. With `slots_percent` = 200, `width` = 1 and `capacity` keys, 79 % of the keys are in
- *          buckets.
+ *          doubles an owner's memory takes as long as the arena needs to clear it, or to make a segment. If
+ *          it is a call, later requests of the calling node wait for it (rpc.h, SHORT). Other inserts and
+ *          lookups do not wait for it, unless they need an overflow item and none is free; then so do calls
+ *          for keys of the same group (structure.h). With `slots_percent` = 200, `width` = 1 and `capacity`
+ *          keys, 79 % of the keys are in buckets.
  *          Memory of each node: its share, which has its slots and overflow items. Private memory: 8 bytes
  *          for each of `places`, which is rounded up to a power of two, at least 4; 4 bytes for each bucket
  *          and for each overflow item; 192 bytes for each node of the job, if the table may grow.

@@ -115,6 +115,23 @@ static void open_growing_wide(void *state, struct remo_node *node, uint32_t rank
     open_growing(state, node, rank, 2, 200, 4);
 }
 
+/* Two buckets and one overflow item. Keys with an even number belong to the first bucket. */
+static void open_growing_full(void *state, struct remo_node *node, uint32_t rank) {
+    struct table_state *s = state;
+    const struct remo_table_options options = {.capacity = 4,
+                                               .capacity_max = 8,
+                                               .value_bytes_max = 8 * VALUE_WORDS,
+                                               .slots_percent = 100,
+                                               .overflow_percent = 50,
+                                               .places = 4};
+    open_with(s, node, rank, &options);
+    uint64_t key = 1;
+    for (uint32_t i = 0; i <= KEYS; key++)
+        if (remo_table_owner(s->tables[rank], &key, sizeof key) == OWNER
+            && (uint32_t)XXH3_64bits(&key, sizeof key) >> 31 == i % 2)
+            s->keys[i++] = key;
+}
+
 static void close_table(void *state, uint32_t rank) {
     remo_table_close(((struct table_state *)state)->tables[rank]);
 }
@@ -510,6 +527,86 @@ const struct sim_case sim_case_table_kept = {
     .open = open_growing_chain,
     .close = close_table,
     .body = kept_body,
+    .after = after,
+    .oracle = &oracle_map};
+
+/* The owner has three buckets of levels 2, 1 and 2, which node 1 has not read yet. Key 3 is in the second
+ * one; at level 2 it belongs to the fourth one, which does not exist yet. */
+static void late_body(void *state, uint32_t rank, uint32_t thread) {
+    static const uint32_t order[] = {0, 2, 3};
+    struct table_state *s = state;
+    for (uint32_t i = 0; i < 3 && rank == OWNER && thread == 0; i++)
+        (void)call(s, rank, MAP_PUT, order[i], 1 + i);
+    s->is_reused |= rank == OWNER && thread == 0;
+    sim_until(has_two, s, "wait until the buckets are divided");
+    for (uint32_t i = 0; i < 3 && rank != OWNER; i++)
+        (void)call(s, rank, MAP_GET, thread == 0 ? 2 : 3, 0);
+}
+
+const struct sim_case sim_case_table_late = {
+    .object = "table",
+    .name = "late",
+    .about = "two threads look up keys for the first time, after buckets were divided twice",
+    .nodes = 2,
+    .threads = 2,
+    .state_bytes = sizeof(struct table_state),
+    .open = open_growing_narrow,
+    .close = close_table,
+    .body = late_body,
+    .after = after,
+    .oracle = &oracle_map};
+
+/* Key 1 is in the chain of a bucket, and moves to a new one. Node 1 remembers its place in the chain. */
+static void moved_body(void *state, uint32_t rank, uint32_t thread) {
+    struct table_state *s = state;
+    (void)thread;
+    if (rank == 1) {
+        (void)call(s, rank, MAP_PUT, 0, 1);
+        (void)call(s, rank, MAP_PUT, 1, 2);
+        (void)call(s, rank, MAP_GET, 1, 0);
+        s->is_reused = true;
+    }
+    sim_until(has_two, s, "wait until the place is known");
+    if (rank == OWNER)
+        (void)call(s, rank, MAP_PUT, 2, 3);
+    for (uint32_t i = 0; i < 2; i++)
+        (void)call(s, rank, rank == OWNER ? MAP_UPDATE : MAP_GET, 1, 4 + i);
+}
+
+const struct sim_case sim_case_table_moved = {
+    .object = "table",
+    .name = "moved",
+    .about = "a division moves a key of the chain to a new bucket, while a node remembers its place",
+    .nodes = 3,
+    .threads = 1,
+    .state_bytes = sizeof(struct table_state),
+    .open = open_growing_chain,
+    .close = close_table,
+    .body = moved_body,
+    .after = after,
+    .oracle = &oracle_map};
+
+/* Keys 0 and 1 are in slots. Two threads insert keys that need an overflow item, and the owner has one. The
+ * thread that gets it begins to divide a bucket. */
+static void full_body(void *state, uint32_t rank, uint32_t thread) {
+    struct table_state *s = state;
+    for (uint32_t i = 0; i < 2 && rank == OWNER && thread == 0; i++)
+        (void)call(s, rank, MAP_PUT, i, 1 + i);
+    s->is_reused |= rank == OWNER && thread == 0;
+    sim_until(has_two, s, "wait until the slots are in use");
+    (void)call(s, rank, rank == OWNER ? MAP_PUT : MAP_GET, 2 + thread, 10 + thread);
+}
+
+const struct sim_case sim_case_table_full = {
+    .object = "table",
+    .name = "full",
+    .about = "two threads insert keys in two buckets, and the owner has one overflow item",
+    .nodes = 2,
+    .threads = 2,
+    .state_bytes = sizeof(struct table_state),
+    .open = open_growing_full,
+    .close = close_table,
+    .body = full_body,
     .after = after,
     .oracle = &oracle_map};
 

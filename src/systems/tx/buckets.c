@@ -219,8 +219,7 @@ static uint32_t extent_level(uint64_t extent) {
 static bool is_loaded(const struct remo_table *table, uint64_t extent) {
     uint64_t items = atomic_load_explicit(&table->items, memory_order_relaxed);
     uint64_t slots = (uint64_t)(uint32_t)extent * table->width;
-    return items * table->slots_percent * LOAD_DIVISOR > slots * 100 * LOAD_FACTOR
-           && items >= atomic_load_explicit(&table->retry_at, memory_order_relaxed);
+    return items * table->slots_percent * LOAD_DIVISOR > slots * 100 * LOAD_FACTOR;
 }
 
 /* Return the bucket that is divided next. */
@@ -232,32 +231,42 @@ static bool has_page(const struct remo_table *table, uint32_t page) {
     return page < atomic_load_explicit(&table->pages_count, memory_order_acquire);
 }
 
-/* Add the page that the next division needs. */
-static bool prepare_page(struct remo_table *table, uint32_t page) {
-    if (page > table->levels || pthread_mutex_trylock(&table->page_mutex) != 0)
+/* Lock the page mutex. If the table is loaded, a later insert may add the page. */
+static bool lock_pages(struct remo_table *table, enum remo__growth_reason reason) {
+    return (reason == REMO__GROWTH_LOAD ? pthread_mutex_trylock(&table->page_mutex)
+                                        : pthread_mutex_lock(&table->page_mutex))
+           == 0;
+}
+
+/* Add the page that the next division needs, unless that has failed with about as many items. */
+static bool prepare_page(struct remo_table *table, enum remo__growth_reason reason, uint32_t page) {
+    uint64_t items = atomic_load_explicit(&table->items, memory_order_relaxed);
+    if (page > table->levels || items < atomic_load_explicit(&table->retry_at, memory_order_relaxed)
+        || !lock_pages(table, reason))
         return false;
     bool is_made = has_page(table, page) || add_page(table) == 0;
     pthread_mutex_unlock(&table->page_mutex);
-    uint64_t items = atomic_load_explicit(&table->items, memory_order_relaxed);
     if (!is_made)
         atomic_store_explicit(&table->retry_at, items + items / RETRY_DIVISOR + 1, memory_order_relaxed);
     return is_made;
 }
 
-/* No overflow item is free: add the next page now, if the buckets of the last one are in use. */
+/* No overflow item was free: add the next page now, unless it exists. Another thread may have added it while
+ * this one waited for the mutex; then its items are free. Returns whether it exists. */
 static bool add_items(struct remo_table *table) {
     uint32_t page = extent_level(atomic_load_explicit(&table->extent, memory_order_relaxed)) + 1;
     pthread_mutex_lock(&table->page_mutex);
-    bool is_made = page <= table->levels && !has_page(table, page) && add_page(table) == 0;
+    bool exists = page <= table->levels && (has_page(table, page) || add_page(table) == 0);
     pthread_mutex_unlock(&table->page_mutex);
-    return is_made;
+    return exists;
 }
 
-static bool next_division(void *ctx, uint32_t *ret_group) {
+static bool next_division(void *ctx, enum remo__growth_reason reason, uint32_t *ret_group) {
     struct remo_table *table = ctx;
     uint64_t extent = atomic_load_explicit(&table->extent, memory_order_acquire);
     uint32_t page = extent_level(extent) + 1;
-    if (!is_loaded(table, extent) || (!has_page(table, page) && !prepare_page(table, page)))
+    if ((reason == REMO__GROWTH_LOAD && !is_loaded(table, extent))
+        || (!has_page(table, page) && !prepare_page(table, reason, page)))
         return false;
     *ret_group = next_bucket(table, extent) % table->buckets;
     return true;
@@ -358,8 +367,8 @@ static void divide(void *ctx, uint32_t group) {
     uint64_t extent = atomic_load_explicit(&table->extent, memory_order_relaxed);
     uint32_t level = extent_level(extent) + 1, from = next_bucket(table, extent),
              base = from % table->buckets;
-    if (base != group || !is_loaded(table, extent) || !has_page(table, level))
-        return; /* another thread has divided the bucket, or keys were deleted */
+    if (base != group || !has_page(table, level))
+        return; /* another thread has divided the bucket */
     struct division division = {
         .table = table, .level = level, .staying = NONE, .moving = NONE, .copied = NONE};
     division.from = remo__table_bucket(table, base, from / table->buckets);

@@ -236,7 +236,7 @@ static void start_prepare(struct remo__tx_commit *commit, struct participant *pa
 
 /* Wait until the PREPAREs of other nodes have ended. */
 static void await_replies(struct remo__tx_commit *commit) {
-    struct remo_rpc_op *calls[REMO_TX_ITEMS_MAX];
+    struct remo_rpc_op *calls[REMO_TX_ITEMS_MAX] = {NULL};
     uint32_t count = 0;
     for (uint32_t i = commit->is_own; i < commit->count; i++)
         if (commit->participants[i].call.fate != REMO_RPC_NOT_SENT)

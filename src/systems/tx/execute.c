@@ -2,8 +2,8 @@
  * applies the changes in one call. */
 #include "systems/tx/steps.h"
 
-static enum remo__tx_answer execute(struct remo__tx_steps *steps, struct remo__tx_conflict *ret_conflict) {
-    enum remo__tx_answer answer = remo__tx_steps_check(steps, ret_conflict);
+static enum remo__tx_answer execute(struct remo__tx_steps *steps, void *ctx) {
+    enum remo__tx_answer answer = remo__tx_steps_check(steps, ctx);
     if (answer == REMO__TX_ANSWER_DONE) /* one change alone needs no lock */
         answer = remo__tx_steps_hold(steps, steps->changes > 1);
     if (answer != REMO__TX_ANSWER_DONE)
@@ -16,11 +16,7 @@ static enum remo__tx_answer execute(struct remo__tx_steps *steps, struct remo__t
 enum remo__tx_answer remo__tx_execute(struct remo_tx_space *space, const void *request, size_t bytes,
                                       struct remo__tx_conflict *ret_conflict) {
     struct remo__tx_steps steps;
-    if (!remo__tx_steps_decode(space, request, bytes, &steps))
-        return REMO__TX_ANSWER_MALFORMED;
-    remo__tx_steps_lock(&steps);
-    enum remo__tx_answer answer = execute(&steps, ret_conflict);
-    remo__tx_steps_unlock(&steps);
+    enum remo__tx_answer answer = remo__tx_steps_run(space, request, bytes, execute, ret_conflict, &steps);
     if (answer == REMO__TX_ANSWER_DONE)
         remo__tx_steps_grow(&steps);
     return answer;

@@ -183,9 +183,9 @@ static enum remo__item_answer execute(struct remo_structure *structure, enum rem
     return REMO__ANSWER_DONE;
 }
 
-enum remo__item_answer remo__owner_execute(struct remo_structure *structure, enum remo__item_op op,
-                                           const struct remo_structure_key *key, const void *value,
-                                           size_t value_bytes, struct remo__owner_found *ret_found) {
+static enum remo__item_answer execute_in_group(struct remo_structure *structure, enum remo__item_op op,
+                                               const struct remo_structure_key *key, const void *value,
+                                               size_t value_bytes, struct remo__owner_found *ret_found) {
     struct remo__structure_group *group = remo__owner_group(structure, key);
     pthread_mutex_lock(&group->mutex);
     enum remo__item_answer answer = execute(structure, op, key, value, value_bytes, ret_found);
@@ -193,6 +193,17 @@ enum remo__item_answer remo__owner_execute(struct remo_structure *structure, enu
     if (op != REMO__ITEM_LOOKUP)
         remo__mapped_fence(); /* place the change before this thread, or a caller, reads what others change */
     pthread_mutex_unlock(&group->mutex);
+    return answer;
+}
+
+enum remo__item_answer remo__owner_execute(struct remo_structure *structure, enum remo__item_op op,
+                                           const struct remo_structure_key *key, const void *value,
+                                           size_t value_bytes, struct remo__owner_found *ret_found) {
+    enum remo__item_answer answer = execute_in_group(structure, op, key, value, value_bytes, ret_found);
+    for (uint32_t i = 0;
+         answer == REMO__ANSWER_NO_ROOM && i < REMO__ROOM_ATTEMPTS_MAX && remo__owner_make_room(structure);
+         i++)
+        answer = execute_in_group(structure, op, key, value, value_bytes, ret_found);
     if (op == REMO__ITEM_INSERT || op == REMO__ITEM_PUT)
         remo__owner_grow(structure);
     return answer;
@@ -202,16 +213,32 @@ enum remo__item_answer remo__owner_execute(struct remo_structure *structure, enu
 
 #define DIVISIONS_MAX 4u /* after one insert */
 
-void remo__owner_grow(struct remo_structure *structure) {
+/* Lock a group that is divided next. If a table is loaded, a later insert may divide it. */
+static int lock_group(struct remo__structure_group *next, enum remo__growth_reason reason) {
+    return reason == REMO__GROWTH_LOAD ? pthread_mutex_trylock(&next->mutex)
+                                       : pthread_mutex_lock(&next->mutex);
+}
+
+/* Divide the next parts of the share. Returns how many. */
+static uint32_t divide(struct remo_structure *structure, enum remo__growth_reason reason) {
     const struct remo__structure_growth *growth = structure->growth;
-    uint32_t group;
-    for (uint32_t i = 0; growth && i < DIVISIONS_MAX && growth->next(structure->ctx, &group); i++) {
-        pthread_mutex_t *mutex = &structure->groups[group % REMO__STRUCTURE_GROUPS].mutex;
-        if (pthread_mutex_trylock(mutex) != 0)
-            return;
+    uint32_t count = 0, group;
+    for (; growth && count < DIVISIONS_MAX && growth->next(structure->ctx, reason, &group); count++) {
+        struct remo__structure_group *locked = &structure->groups[group % REMO__STRUCTURE_GROUPS];
+        if (lock_group(locked, reason) != 0)
+            break;
         growth->divide(structure->ctx, group);
-        pthread_mutex_unlock(mutex);
+        pthread_mutex_unlock(&locked->mutex);
     }
+    return count;
+}
+
+void remo__owner_grow(struct remo_structure *structure) {
+    (void)divide(structure, REMO__GROWTH_LOAD);
+}
+
+bool remo__owner_make_room(struct remo_structure *structure) {
+    return divide(structure, REMO__GROWTH_NO_ROOM) > 0;
 }
 
 /* Copy sizes, key and value to `image`. Returns their bytes: at most those of the largest item, also if the
@@ -228,13 +255,15 @@ static size_t copy_image(const struct remo_structure *structure, uint64_t offset
 
 void remo__owner_copy(struct remo_structure *structure, uint64_t from, uint64_t to, uint64_t mark) {
     char image[REMO__ITEM_IMAGE_BYTES_MAX];
+    const char *was = remo__own_at(structure, from);
     char *at = remo__own_at(structure, to);
     size_t bytes = copy_image(structure, from, image);
-    uint64_t state = remo__load(remo__own_at(structure, from)) & REMO__ITEM_STATE;
+    uint64_t damage = remo__load(was + REMO__ITEM_SEAL_AT) ^ remo__item_seal(remo__load(was), image, bytes);
+    uint64_t state = remo__load(was) & REMO__ITEM_STATE;
     uint64_t head = (remo__load(at) & ~(REMO__ITEM_STATE | REMO__ITEM_MARK)) + REMO__ITEM_VERSION
                     + (mark << REMO__ITEM_MARK_SHIFT) + state;
     remo__copy_to(at + REMO__ITEM_SIZES_AT, image, bytes);
-    remo__store(at + REMO__ITEM_SEAL_AT, remo__item_seal(head, image, bytes));
+    remo__store(at + REMO__ITEM_SEAL_AT, remo__item_seal(head, image, bytes) ^ damage);
     remo__store(at, head);
 }
 

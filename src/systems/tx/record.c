@@ -13,23 +13,22 @@ static size_t prefix_bytes(const struct remo__tx_prepare *header, size_t bytes) 
     return header->owners <= REMO_TX_ITEMS_MAX && prefix <= bytes ? prefix : 0;
 }
 
-/* Decode a PREPARE. Returns false if it is malformed. */
-static bool decode(const struct remo_tx_space *space, const char *message, size_t bytes,
-                   struct remo__tx_prepare *ret_header, struct remo__tx_steps *ret_steps) {
+/* Decode a PREPARE. Returns its request, or NULL if the rest is malformed. */
+static const char *decode(const struct remo_tx_space *space, const char *message, size_t bytes,
+                          struct remo__tx_prepare *ret_header) {
     if (bytes < sizeof *ret_header || bytes > REMO_RPC_BYTES_MAX)
-        return false;
+        return NULL;
     memcpy(ret_header, message, sizeof *ret_header);
     size_t prefix = prefix_bytes(ret_header, bytes);
     if (prefix == 0 || ret_header->id.number >= REMO__TX_COMMITS_MAX)
-        return false;
+        return NULL;
     for (uint32_t i = 0; i < ret_header->owners; i++) {
         uint16_t owner;
         memcpy(&owner, message + sizeof *ret_header + i * sizeof owner, sizeof owner);
         if (owner >= space->node->size)
-            return false;
+            return NULL;
     }
-    return remo__tx_steps_decode(space, message + prefix, bytes - prefix, ret_steps)
-           && ret_steps->changes > 0;
+    return message + prefix;
 }
 
 uint32_t remo__tx_record_owners(const struct remo__tx_record *record, uint16_t *ret_owners) {
@@ -63,13 +62,21 @@ static uint32_t count_deletes(const struct remo__tx_steps *steps, uint64_t *ret_
     return count;
 }
 
-static enum remo__tx_answer hold(struct remo__tx_steps *steps, struct remo__tx_conflict *ret_conflict,
-                                 uint64_t *ret_deletes, uint32_t *ret_count) {
-    enum remo__tx_answer answer = remo__tx_steps_check(steps, ret_conflict);
+/* The result of a PREPARE. */
+struct prepared {
+    struct remo__tx_conflict *conflict;
+    uint64_t *deletes;
+    uint32_t *count;
+};
+
+static enum remo__tx_answer hold(struct remo__tx_steps *steps, void *ctx) {
+    struct prepared *prepared = ctx;
+    enum remo__tx_answer answer =
+        steps->changes > 0 ? remo__tx_steps_check(steps, prepared->conflict) : REMO__TX_ANSWER_MALFORMED;
     if (answer == REMO__TX_ANSWER_DONE)
         answer = remo__tx_steps_hold(steps, true);
     if (answer == REMO__TX_ANSWER_DONE)
-        *ret_count = count_deletes(steps, ret_deletes);
+        *prepared->count = count_deletes(steps, prepared->deletes);
     remo__mapped_fence(); /* place the locks before the coordinator validates what others lock */
     return answer;
 }
@@ -79,58 +86,64 @@ int remo__tx_prepare(struct remo_tx_space *space, uint32_t coordinator, const vo
     struct remo__tx_prepare header;
     struct remo__tx_steps steps;
     struct remo__tx_peer *peer = &space->peers[coordinator];
+    struct prepared prepared = {ret_conflict, ret_deletes, ret_count};
+    const char *request = decode(space, message, bytes, &header);
     int answer = REMO__TX_ANSWER_MALFORMED;
-    if (!decode(space, message, bytes, &header, &steps))
+    if (!request)
         return answer;
+    size_t request_bytes = bytes - (size_t)(request - (const char *)message);
     pthread_mutex_lock(&peer->mutex);
     struct remo__tx_record *record = &peer->records[header.id.number];
-    if (atomic_load(&peer->is_gone) || atomic_load(&space->is_closing)) {
+    if (atomic_load(&peer->is_gone) || atomic_load(&space->is_closing))
         answer = -ENOTCONN;
-    } else if (record->state != REMO__TX_RECORD_PREPARED) {
-        remo__tx_steps_lock(&steps);
-        answer = hold(&steps, ret_conflict, ret_deletes, ret_count);
-        remo__tx_steps_unlock(&steps);
-        if (answer == REMO__TX_ANSWER_DONE)
-            set_record(space, record, &header.id, coordinator, message, bytes);
-    }
+    else if (record->state != REMO__TX_RECORD_PREPARED)
+        answer = (int)remo__tx_steps_run(space, request, request_bytes, hold, &prepared, &steps);
+    if (answer == REMO__TX_ANSWER_DONE)
+        set_record(space, record, &header.id, coordinator, message, bytes);
     pthread_mutex_unlock(&peer->mutex);
     return answer;
+}
+
+static enum remo__tx_answer finish(struct remo__tx_steps *steps, void *ctx) {
+    const bool *commits = ctx;
+    remo__tx_steps_finish(steps, *commits);
+    remo__mapped_fence(); /* place the changes before a caller reads what others change */
+    return REMO__TX_ANSWER_DONE;
 }
 
 void remo__tx_record_end(struct remo__tx_record *record, bool commits) {
     struct remo__tx_prepare header;
     struct remo__tx_steps steps;
-    if (decode(record->space, record->message, record->message_bytes, &header, &steps)) {
-        remo__tx_steps_lock(&steps);
-        remo__tx_steps_finish(&steps, commits);
-        remo__mapped_fence(); /* place the changes before a caller reads what others change */
-        remo__tx_steps_unlock(&steps);
+    const char *request = decode(record->space, record->message, record->message_bytes, &header);
+    size_t bytes = request ? record->message_bytes - (size_t)(request - record->message) : 0;
+    if (request
+        && remo__tx_steps_run(record->space, request, bytes, finish, &commits, &steps)
+               == REMO__TX_ANSWER_DONE)
         remo__tx_steps_grow(&steps);
-    }
     record->state = commits ? REMO__TX_RECORD_COMMITTED : REMO__TX_RECORD_NONE;
     atomic_fetch_sub(&record->space->prepared, 1);
 }
 
 /* A FINISH that is repeated finds the transaction finished. */
 static enum remo__tx_answer finish_record(struct remo__tx_record *record,
-                                          const struct remo__tx_finish *finish) {
-    bool is_this = record->id.sequence == finish->id.sequence;
+                                          const struct remo__tx_finish *message) {
+    bool is_this = record->id.sequence == message->id.sequence;
     if (is_this && record->state == REMO__TX_RECORD_PREPARED)
-        remo__tx_record_end(record, finish->commits);
-    else if (finish->commits && !(is_this && record->state == REMO__TX_RECORD_COMMITTED))
+        remo__tx_record_end(record, message->commits);
+    else if (message->commits && !(is_this && record->state == REMO__TX_RECORD_COMMITTED))
         return REMO__TX_ANSWER_MALFORMED;
     return REMO__TX_ANSWER_DONE;
 }
 
 enum remo__tx_answer remo__tx_finish(struct remo_tx_space *space, uint32_t coordinator,
-                                     const struct remo__tx_finish *finish) {
+                                     const struct remo__tx_finish *message) {
     struct remo__tx_peer *peer = &space->peers[coordinator];
     enum remo__tx_answer answer = REMO__TX_ANSWER_MALFORMED;
-    if (finish->id.number >= REMO__TX_COMMITS_MAX)
+    if (message->id.number >= REMO__TX_COMMITS_MAX)
         return answer;
     pthread_mutex_lock(&peer->mutex);
     if (!atomic_load(&peer->is_gone)) /* else resolve.c ends the record */
-        answer = finish_record(&peer->records[finish->id.number], finish);
+        answer = finish_record(&peer->records[message->id.number], message);
     pthread_mutex_unlock(&peer->mutex);
     return answer;
 }
@@ -154,9 +167,9 @@ int remo__tx_handle_prepare(void *ctx, const struct remo_rpc_request *request) {
 }
 
 int remo__tx_handle_finish(void *ctx, const struct remo_rpc_request *request) {
-    struct remo__tx_finish finish;
-    if (request->bytes != sizeof finish)
+    struct remo__tx_finish message;
+    if (request->bytes != sizeof message)
         return REMO__TX_ANSWER_MALFORMED;
-    memcpy(&finish, request->data, sizeof finish);
-    return remo__tx_finish(ctx, request->node, &finish);
+    memcpy(&message, request->data, sizeof message);
+    return remo__tx_finish(ctx, request->node, &message);
 }

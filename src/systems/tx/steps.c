@@ -56,8 +56,8 @@ static bool is_consistent(const struct remo__tx_step *step) {
     }
 }
 
-bool remo__tx_steps_decode(const struct remo_tx_space *space, const char *request, size_t bytes,
-                           struct remo__tx_steps *ret_steps) {
+static bool decode(const struct remo_tx_space *space, const char *request, size_t bytes,
+                   struct remo__tx_steps *ret_steps) {
     struct remo__tx_request header;
     size_t at = sizeof header;
     if (bytes < sizeof header)
@@ -93,14 +93,14 @@ static void add_mutex(struct remo__tx_steps *steps, pthread_mutex_t *mutex) {
 
 /* Lock them in the order of their addresses, so that two transactions never wait for each other, also if
  * their spaces have the same structures in different orders. */
-void remo__tx_steps_lock(struct remo__tx_steps *steps) {
+static void lock_groups(struct remo__tx_steps *steps) {
     for (uint32_t i = 0; i < steps->count; i++)
         add_mutex(steps, &remo__owner_group(steps->step[i].structure, &steps->step[i].key)->mutex);
     for (uint32_t i = 0; i < steps->mutexes_count; i++)
         pthread_mutex_lock(steps->mutexes[i]);
 }
 
-void remo__tx_steps_unlock(const struct remo__tx_steps *steps) {
+static void unlock_groups(const struct remo__tx_steps *steps) {
     for (uint32_t i = steps->mutexes_count; i-- > 0;)
         pthread_mutex_unlock(steps->mutexes[i]);
 }
@@ -226,4 +226,28 @@ void remo__tx_steps_grow(const struct remo__tx_steps *steps) {
     for (uint32_t i = 0; i < steps->count; i++)
         if (steps->step[i].op == REMO__TX_INSERT)
             remo__owner_grow(steps->step[i].structure);
+}
+
+/* Let the structure of a new key grow. Returns whether to try again. */
+static bool make_room(const struct remo__tx_steps *steps) {
+    for (uint32_t i = 0; i < steps->count; i++)
+        if (is_insert(&steps->step[i]) && remo__owner_make_room(steps->step[i].structure))
+            return true;
+    return false;
+}
+
+enum remo__tx_answer remo__tx_steps_run(const struct remo_tx_space *space, const char *request, size_t bytes,
+                                        enum remo__tx_answer (*run)(struct remo__tx_steps *steps, void *ctx),
+                                        void *ctx, struct remo__tx_steps *ret_steps) {
+    enum remo__tx_answer answer;
+    uint32_t attempts = 0;
+    do { /* decode again: an attempt changes the steps */
+        if (!decode(space, request, bytes, ret_steps))
+            return REMO__TX_ANSWER_MALFORMED;
+        lock_groups(ret_steps);
+        answer = run(ret_steps, ctx);
+        unlock_groups(ret_steps);
+    } while (answer == REMO__TX_ANSWER_NO_ROOM && attempts++ < REMO__ROOM_ATTEMPTS_MAX
+             && make_room(ret_steps));
+    return answer;
 }

@@ -22,12 +22,14 @@ struct remo__tx_steps {
     pthread_mutex_t *mutexes[REMO_TX_ITEMS_MAX]; /* ascending, without duplicates */
 };
 
-/* Decode a request. Returns false if it is malformed, or a key has another owner. */
-bool remo__tx_steps_decode(const struct remo_tx_space *space, const char *request, size_t bytes,
-                           struct remo__tx_steps *ret_steps);
-/* Lock the mutexes of all groups; unlock them. All functions below are called in between. */
-void remo__tx_steps_lock(struct remo__tx_steps *steps);
-void remo__tx_steps_unlock(const struct remo__tx_steps *steps);
+/* Decode a request, and run `run(steps, ctx)` under the mutexes of all groups; again while it finds no room and
+ * structures grow. Returns its answer, or MALFORMED. */
+enum remo__tx_answer remo__tx_steps_run(const struct remo_tx_space *space, const char *request, size_t bytes,
+                                        enum remo__tx_answer (*run)(struct remo__tx_steps *steps, void *ctx),
+                                        void *ctx, struct remo__tx_steps *ret_steps);
+
+/* ---- in `run` ---- */
+
 /* Search all items, and check all conditions. *ret_conflict is set if the answer is CONFLICT. */
 enum remo__tx_answer remo__tx_steps_check(struct remo__tx_steps *steps,
                                           struct remo__tx_conflict *ret_conflict);
@@ -39,5 +41,8 @@ void remo__tx_steps_apply(const struct remo__tx_steps *steps);
 /* After remo__tx_steps_hold in an earlier call: search all items, and apply the changes, or undo the
  * reservations and locks. */
 void remo__tx_steps_finish(struct remo__tx_steps *steps, bool applies);
-/* After the mutexes have been unlocked: let structures with new keys grow. */
+
+/* ---- afterwards ---- */
+
+/* Let structures with new keys grow. */
 void remo__tx_steps_grow(const struct remo__tx_steps *steps);

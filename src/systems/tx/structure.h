@@ -22,7 +22,8 @@
 #else
 #define REMO__STRUCTURE_GROUPS 256u /* mutexes of the owner; a group of the type selects one */
 #endif
-#define REMO__STRUCTURE_HANDLER 0u /* its number in the service of a structure */
+#define REMO__ROOM_ATTEMPTS_MAX 64u /* of an insert that finds no room, while the structure grows */
+#define REMO__STRUCTURE_HANDLER 0u  /* its number in the service of a structure */
 
 enum remo__item_op {
     REMO__ITEM_LOOKUP,
@@ -81,12 +82,18 @@ struct remo__structure_group {
     uint64_t deletes; /* so far, under the mutex */
 } REMO__CACHE_ALIGNED;
 
+/* Why an owner divides its share further. */
+enum remo__growth_reason {
+    REMO__GROWTH_LOAD,   /* the type decides by the number of items */
+    REMO__GROWTH_NO_ROOM /* an insert has found no room */
+};
+
 /* How an owner divides parts of its share while they are in use. A type that grows sets `growth` of the
  * structure in `opened`. */
 struct remo__structure_growth {
     /* Return whether a part of the share is to be divided, and set *ret_group to its group. Called without
      * a mutex, after an insert; may extend the share. */
-    bool (*next)(void *ctx, uint32_t *ret_group);
+    bool (*next)(void *ctx, enum remo__growth_reason reason, uint32_t *ret_group);
     /* Divide that part, if it still has this group. The group's mutex is held. Values do not change. */
     void (*divide)(void *ctx, uint32_t group);
 };
@@ -136,9 +143,12 @@ int remo__owner_handle(void *ctx, const struct remo_rpc_request *request);
 /* After an insert, without a mutex: divide parts of the share, if the structure grows. A part whose mutex is
  * not free now is divided after a later insert. */
 void remo__owner_grow(struct remo_structure *structure);
-/* Copy key and value of the item at `from`, which is not free, to the item at `to`, which may have another key or
- * be free. The item at `to` gets its next version, the mark `mark`, and the lock or reservation of the item at
- * `from`. The group's mutex is held. */
+/* The same, after an insert that found no room, whatever the load. Waits for the mutexes. Returns whether to
+ * try the insert again. */
+bool remo__owner_make_room(struct remo_structure *structure);
+/* Copy key and value of the item at `from`, which is not free, to the item at `to`, which may have another key
+ * or be free. The item at `to` gets its next version, the mark `mark`, and the lock or reservation of the item
+ * at `from`. The copy of a damaged item has a wrong seal too. The group's mutex is held. */
 void remo__owner_copy(struct remo_structure *structure, uint64_t from, uint64_t to, uint64_t mark);
 /* Free an item that was copied: it gets its next version and the mark `mark`. */
 void remo__owner_clear(struct remo_structure *structure, uint64_t offset, uint64_t mark);

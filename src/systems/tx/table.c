@@ -62,22 +62,32 @@ static void read_directory(struct remo_table *table, struct remo__table_seen *se
     raise_extent(table, seen, remo__max(remo__min(words[0], known), table->buckets));
 }
 
-/* Return whether the bucket at `offset`, which has this level, is the one of the key. Otherwise remember what
- * to read next. */
+/* Return where a bucket is. If its page is unknown, this is no multiple of 8, so no place. */
+static uint64_t seen_at(const struct remo_table *table, struct remo__table_seen *seen,
+                        struct remo__table_bucket bucket) {
+    return atomic_load_explicit(&seen->origins[bucket.page], memory_order_relaxed)
+           + bucket.index * table->bucket_bytes;
+}
+
+/* Return whether a bucket of this level at `offset` has the key, if it is present. Otherwise remember what to
+ * read next: a bucket that exists. One in the page of this level exists if that at `offset` was divided into
+ * it. If another one is divided into it, perhaps later, this node reads that one. */
 static bool is_in_bucket(struct remo_table *table, const struct remo_structure_key *key, uint32_t owner,
                          uint64_t offset, uint32_t level) {
     struct remo__table_seen *seen = &table->seen[owner];
-    struct remo__table_bucket bucket = remo__table_bucket_at(table, key->hash, level);
-    uint64_t origin = atomic_load_explicit(&seen->origins[bucket.page], memory_order_relaxed);
-    if (origin != REMO__TABLE_UNKNOWN) {
-        if (origin + bucket.index * table->bucket_bytes == offset)
-            return true;
-        raise_extent(table, seen, bucket.index + UINT64_C(1));
-        return false; /* the new bucket exists, and is complete */
+    struct remo__table_bucket bucket = remo__table_bucket_at(table, key->hash, level),
+                              divided = remo__table_bucket_at(table, key->hash, level - 1);
+    if (atomic_load_explicit(&seen->origins[bucket.page], memory_order_relaxed) == REMO__TABLE_UNKNOWN) {
+        atomic_store_explicit(&seen->is_stale, true, memory_order_relaxed);
+        atomic_store_explicit(&table->has_grown, true, memory_order_relaxed);
+        return false;
     }
-    atomic_store_explicit(&seen->is_stale, true, memory_order_relaxed);
-    atomic_store_explicit(&table->has_grown, true, memory_order_relaxed);
-    return false;
+    if (seen_at(table, seen, bucket) == offset)
+        return true;
+    if (bucket.page == level && seen_at(table, seen, divided) != offset)
+        bucket = divided;
+    raise_extent(table, seen, bucket.index + UINT64_C(1));
+    return false; /* that bucket exists, and is complete */
 }
 
 /* Return the offset of the key's bucket at an owner whose buckets have been divided. */
@@ -85,9 +95,7 @@ static uint64_t find_grown(const struct remo_table *table, const struct remo_str
                            uint32_t owner) {
     struct remo__table_seen *seen = &table->seen[owner];
     uint64_t extent = atomic_load_explicit(&seen->extent, memory_order_acquire);
-    struct remo__table_bucket bucket = remo__table_find(table, key->hash, extent);
-    return atomic_load_explicit(&seen->origins[bucket.page], memory_order_relaxed)
-           + bucket.index * table->bucket_bytes;
+    return seen_at(table, seen, remo__table_find(table, key->hash, extent));
 }
 
 /* Return the offset of the key's bucket at an owner whose buckets have not been divided. */

@@ -198,7 +198,7 @@ int remo__tx_prepare(struct remo_tx_space *space, uint32_t coordinator, const vo
                      struct remo__tx_conflict *ret_conflict, uint64_t *ret_deletes, uint32_t *ret_count);
 /* Execute a FINISH of `coordinator`. It may be repeated. */
 enum remo__tx_answer remo__tx_finish(struct remo_tx_space *space, uint32_t coordinator,
-                                     const struct remo__tx_finish *finish);
+                                     const struct remo__tx_finish *message);
 /* End a record that is PREPARED; the mutex of the coordinator's entry is held. */
 void remo__tx_record_end(struct remo__tx_record *record, bool commits);
 /* Set ret_owners[] to the owners of a record that is PREPARED, the decider first. Returns their number. */

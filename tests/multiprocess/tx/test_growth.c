@@ -173,10 +173,37 @@ static int fixed(struct remo_node *node, void *ctx) {
     return close_table(table);
 }
 
+/* Tables with few overflow items grow before they are loaded, also for one transaction with many keys. */
+static int room(struct remo_node *node, void *ctx) {
+    const struct remo_table_options options = {.capacity = 100, .slots_percent = 100, .overflow_percent = 10};
+    const struct remo_table_options small = {.capacity = 10};
+    struct remo_table *table;
+    struct remo_tx *tx;
+    struct remo_tx_space *space;
+    (void)ctx;
+    CHECK(open_table(node, &options, &table) == 0);
+    for (uint32_t i = 0; i < 5000; i++)
+        CHECK_OK(remo_structure_insert(remo_table_structure(table), &shared->keys[i], 8, &i, sizeof i));
+    CHECK(close_table(table) == 0);
+    CHECK(open_table(node, &small, &table) == 0);
+    struct remo_structure *structure = remo_table_structure(table);
+    const struct remo_tx_space_options spaces = {.structures = &structure, .structure_count = 1};
+    CHECK_OK(remo_tx_space_open(remo_node_root(node), "tx", &spaces, &space));
+    CHECK_OK(remo_tx_open(space, &tx));
+    CHECK_OK(remo_tx_begin(tx));
+    for (uint32_t i = 0; i < REMO_TX_ITEMS_MAX; i++)
+        CHECK_OK(remo_tx_put(tx, structure, &shared->keys[i], 8, &i, sizeof i));
+    CHECK_OK(remo_tx_commit(tx));
+    remo_tx_close(tx);
+    remo_tx_space_close(space);
+    return close_table(table);
+}
+
 static const struct cluster_test tests[] = {
     CLUSTER_TEST(growth, NODES),
     CLUSTER_TEST(changes, NODES),
     CLUSTER_TEST(fixed, 2),
+    CLUSTER_TEST(room, 1),
     {0},
 };
 

@@ -1,5 +1,6 @@
 /* test_table.c - the hash table between real nodes: values of every size, buckets of each width, the cost of
- * each operation, threads and tasks, a full table, wrong arguments, the failure of an owner. */
+ * each operation, also while the table grows, threads and tasks, a full table, wrong arguments, the failure
+ * of an owner. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -7,6 +8,7 @@
 #include <string.h>
 
 #include "../../support/cluster.h"
+#include "systems/tx/structure.h"
 
 static _Atomic uint32_t *refused; /* nodes that may not use their own share after a mismatch */
 
@@ -205,6 +207,59 @@ static int costs(struct remo_node *node, void *ctx) {
     return close_table(table);
 }
 
+/* Return a key of node 0 in bucket i % 2 of two, and later in that of the next two bits i / 2 % 4. */
+static uint64_t divided_key(const struct remo_table *table, uint32_t i) {
+    uint64_t key = 0;
+    for (uint32_t found = 0; found <= i / 8;) {
+        uint64_t hash = XXH3_64bits(&(uint64_t){++key}, sizeof key);
+        found += remo_table_owner(table, &key, sizeof key) == 0 && (uint32_t)hash >> 31 == i % 2
+                 && (hash >> 32 & 3) == i / 2 % 4;
+    }
+    return key;
+}
+
+/* Put the keys from `begin` to `end`. The last one divides a bucket. */
+static int put_keys(struct remo_table *table, uint32_t begin, uint32_t end) {
+    for (uint32_t i = begin; i < end; i++)
+        CHECK(put(table, divided_key(table, i), 8, i) == 0);
+    return 0;
+}
+
+static int expect_reads(struct remo_table *table, uint32_t i, uint64_t reads) {
+    return expect_cost(table, divided_key(table, i), 0, reads, REMO_LOOKUP_WAY_READ);
+}
+
+/* Node 0 has two buckets at first, is for 8 keys, and divides a bucket after 10, 15 and 20. Only this node
+ * uses the table, so it is the only one that divides them, by its calls. No bucket has a chain. */
+static int costs_while_growing(struct remo_table *table) {
+    CHECK(put_keys(table, 0, 10) == 0);
+    for (uint32_t i = 0; i < 10; i++)
+        CHECK(expect_reads(table, i, 1) == 0);
+    CHECK(put_keys(table, 10, 11) == 0); /* bucket 0 is divided into 0 and 2, which is the first of page 1 */
+    CHECK(expect_reads(table, 0, 1) == 0);
+    CHECK(expect_reads(table, 1, 1) == 0);
+    CHECK(expect_reads(table, 2, 3) == 0); /* bucket 0, the directory, bucket 2 */
+    CHECK(put_keys(table, 11, 16) == 0);   /* bucket 1 into 1 and 3 */
+    CHECK(expect_reads(table, 3, 2) == 0); /* buckets 1 and 3 */
+    for (uint32_t i = 0; i < 16; i++)
+        CHECK(expect_reads(table, i, 1) == 0);
+    CHECK(expect_cost(table, divided_key(table, 31), -ENOENT, 1, REMO_LOOKUP_WAY_READ) == 0);
+    CHECK(put_keys(table, 16, 21) == 0); /* bucket 0 into 0 and 4, which is the first of page 2 */
+    CHECK(expect_reads(table, 4, 3) == 0);
+    for (uint32_t i = 0; i < 21; i++)
+        CHECK(expect_reads(table, i, 1) == 0);
+    return 0;
+}
+
+static int growth_costs(struct remo_node *node, void *ctx) {
+    const struct remo_table_options options = {.capacity = 16, .capacity_max = 64, .width = 8};
+    struct remo_table *table;
+    (void)ctx;
+    CHECK(open_table(node, &options, &table) == 0);
+    CHECK(remo_node_rank(node) != 1 || costs_while_growing(table) == 0);
+    return close_table(table);
+}
+
 /* ---- threads and tasks ---- */
 
 #define ROUNDS 3000u
@@ -381,6 +436,28 @@ static int bad_input(struct remo_node *node, void *ctx) {
     return close_table(table);
 }
 
+/* Damage the value of a key of this node, and divide its bucket. The copy of the item is still damaged. */
+static int damaged(struct remo_node *node, void *ctx) {
+    const struct remo_table_options options = {.capacity = 1, .capacity_max = 1024, .width = 8};
+    struct remo_table *table;
+    uint64_t key = 1, value = 5;
+    (void)ctx;
+    CHECK(open_table(node, &options, &table) == 0);
+    struct remo_structure *structure = structure_of(table);
+    while ((XXH3_64bits(&key, sizeof key) >> 32 & 1) == 0) /* the first division moves the key */
+        key++;
+    struct remo_structure_key wanted = {
+        .data = &key, .bytes = sizeof key, .hash = XXH3_64bits(&key, sizeof key)};
+    CHECK_OK(remo_structure_insert(structure, &key, sizeof key, &value, sizeof value));
+    uint64_t offset = structure->type->find(structure->ctx, &wanted);
+    *(uint64_t *)(structure->own + offset + REMO_ITEM_HEADER_BYTES + sizeof key) ^= 1;
+    CHECK_CODE(lookup_rc(table, key), -EPROTO);
+    for (uint64_t other = key + 1; structure->type->find(structure->ctx, &wanted) == offset; other++)
+        CHECK_OK(remo_structure_insert(structure, &other, sizeof other, &value, sizeof value));
+    CHECK_CODE(lookup_rc(table, key), -EPROTO);
+    return close_table(table);
+}
+
 /* Nodes that open different tables get an error. `ctx`: the option that differs. */
 static int mismatch(struct remo_node *node, void *ctx) {
     struct remo_table_options options = {.capacity = 100, .capacity_max = 1000};
@@ -461,11 +538,13 @@ static const struct cluster_test tests[] = {
     CLUSTER_TEST(widths, 3),
     CLUSTER_TEST(sizes, 2),
     CLUSTER_TEST(costs, 2),
+    CLUSTER_TEST_NAMED("costs of growth", growth_costs, 2),
     CLUSTER_TEST(threads, 2),
     CLUSTER_TEST(tasks, 2),
     CLUSTER_TEST(full, 2),
     CLUSTER_TEST(partitions, 3),
     CLUSTER_TEST(bad_input, 1),
+    CLUSTER_TEST(damaged, 1),
     CLUSTER_TEST_NAMED("mismatch of capacity", mismatch, 2, .ctx = "capacity"),
     CLUSTER_TEST_NAMED("mismatch of capacity_max", mismatch, 2, .ctx = "capacity_max"),
     CLUSTER_TEST(failing, 3),

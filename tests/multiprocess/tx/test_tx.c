@@ -396,7 +396,8 @@ static int tasks(struct remo_node *node, void *ctx) {
 
 /* A transaction that finds no room for its last key changes nothing. */
 static int full(struct remo_node *node, void *ctx) {
-    const struct remo_table_options options = {.capacity = 8, .slots_percent = 1, .overflow_percent = 100};
+    const struct remo_table_options options = {
+        .capacity = 8, .capacity_max = 8, .slots_percent = 1, .overflow_percent = 100};
     struct place place;
     uint64_t value;
     (void)ctx;
