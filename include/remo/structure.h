@@ -178,7 +178,8 @@ enum remo_lookup_way {
 
 /* Copy the value of the key to `value`. If the value is longer than `cap` bytes, copy nothing and return
  * -EMSGSIZE; *ret_value_bytes is its length in both cases. `value` may be NULL if `cap` is 0;
- * `ret_value_bytes` and `ret_way` may be NULL. Each read, and the call, block for op_timeout_ns at most.
+ * `ret_value_bytes` and `ret_way` may be NULL. Each read, and the call, block for op_timeout_ns at most. If a
+ * transaction has locked the key, the call is repeated after pauses of up to 1 ms, for op_timeout_ns more.
  * Errors:
  *   -ENOENT     the key is absent
  *   -EMSGSIZE   the value is longer than `cap`, or the key is longer than key_bytes_max: then
@@ -186,7 +187,8 @@ enum remo_lookup_way {
  *   -EINVAL     the key is empty, an argument is NULL, or `owner` of the type returned no participant
  *   -EHOSTDOWN  the owner has failed or left
  *   -ENOTCONN   the owner has closed the structure
- *   -ETIMEDOUT  the owner does not answer, or has not opened the structure
+ *   -ETIMEDOUT  the owner does not answer, or has not opened the structure; or a transaction keeps the key
+ *               locked, because its node is slow or paused
  *   -EDEADLK    a call is needed, and the caller is a SHORT handler or a `done` function (rpc.h)
  *   -EPROTO     the owner opened another object under this name, or its memory is damaged
  *   others      those of remo_region_read and remo_rpc_call */

@@ -1,5 +1,5 @@
-/* tx_owners.c - transactions that change keys of several owners. In most cases the keys 0 and 1 belong to node 0,
- * and 2 and 3 to node 1; in cases of three owners, the keys 0, 1 and 2 belong to the nodes 0, 1 and 2. */
+/* tx_owners.c - transactions that change keys of several owners. In most cases the keys 0 and 1 belong to
+ * node 0, and 2 and 3 to node 1; in cases of three owners, the keys 0, 1 and 2 to the nodes 0, 1 and 2. */
 #include "sim/cases/tx.h"
 
 #include <errno.h>
@@ -141,4 +141,5 @@ const struct sim_case sim_case_tx_three = {.object = "tx",
                                            .close = sim_tx_close,
                                            .body = three_body,
                                            .after = after,
-                                           .oracle = &oracle_tx};
+                                           .oracle = &oracle_tx,
+                                           .relies_on_end = true};

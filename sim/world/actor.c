@@ -57,8 +57,8 @@ static uint32_t possible(struct sim_step *steps) {
 }
 
 /* Advance time when no step is possible. Returns false if no step will ever be possible. The sweeps of a
- * service thread come last: nothing that is notified may need them. But if a thread pauses again and again for
- * a short time, the sweeps that are due meanwhile happen. */
+ * service thread come last: nothing that is notified may need them. But if a thread pauses again and again
+ * for a short time, the sweeps that are due meanwhile happen. */
 static bool jump(void) {
     uint64_t next = UINT64_MAX;
     struct sim_world *world = sim_world;

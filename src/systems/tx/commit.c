@@ -1,5 +1,5 @@
-/* commit.c - commit of a transaction, at the node that runs it (tx.h): without changes by validation alone, with
- * changes at one owner by one call to it, otherwise by coordinate.c. */
+/* commit.c - commit of a transaction, at the node that runs it (tx.h): without changes by validation alone;
+ * with changes, if all keys have one owner, by one call to it, otherwise by coordinate.c. */
 #include "systems/tx/tx.h"
 
 #include <errno.h>

@@ -1,7 +1,7 @@
-/* coordinate.c - commit of a transaction that changes items of several owners, or whose changes depend on items
- * of others, at the node that runs it: the coordinator (docs/internals/tx.md).
- * Invariant: an entry is in use until each owner that may have prepared has executed a FINISH, or has failed. So
- * a later transaction with the same number finds no record that is PREPARED. */
+/* coordinate.c - commit of a transaction that uses items of several owners, and changes some, at the node
+ * that runs it: the coordinator (docs/internals/tx.md). Invariant: an entry is in use until each owner
+ * that may have prepared has executed a FINISH, or has failed. So a later transaction with the same number
+ * finds no record that is PREPARED. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -16,20 +16,20 @@ enum phase {
     FREE,
     PREPARING, /* its thread uses the entry */
     DECIDING,  /* the decider has not answered: the calls of the entry continue */
-    TELLING    /* the outcome is decided */
+    FINISHING  /* the outcome is decided */
 };
 
 /* Of an owner: what remains to be sent. */
-enum telling {
-    TOLD, /* nothing */
-    TO_TELL,
-    TELLS /* a FINISH is in flight */
+enum finishing {
+    FINISHED, /* nothing */
+    TO_FINISH,
+    FINISHES /* a FINISH is in flight */
 };
 
 /* An owner of items that change. */
 struct participant {
     uint32_t node;
-    _Atomic uint32_t telling;
+    _Atomic uint32_t finishing;
     bool may_be_prepared;
     size_t request_at, request_bytes;
     uint32_t count;                   /* of its items in the request */
@@ -44,8 +44,8 @@ struct remo__tx_commit {
     struct remo_tx_space *space;
     struct remo__tx_id id;
     _Atomic uint32_t phase;
-    _Atomic uint32_t untold; /* participants that are not TOLD, and 1 while the thread uses the entry */
-    bool is_own;             /* participants[0] is this node */
+    _Atomic uint32_t unfinished; /* participants; and 1 while the thread uses the entry */
+    bool is_own;                 /* participants[0] is this node */
     uint32_t count;
     struct remo__tx_finish finish;
     size_t requests_bytes;
@@ -85,13 +85,13 @@ static int take_entry(struct remo_tx_space *space, struct remo__tx_commit **ret_
     search.found->count = 0;
     search.found->is_own = false;
     search.found->requests_bytes = 0;
-    atomic_store(&search.found->untold, 1);
+    atomic_store(&search.found->unfinished, 1);
     *ret_commit = search.found;
     return 0;
 }
 
 static void drop(struct remo__tx_commit *commit) {
-    if (atomic_fetch_sub(&commit->untold, 1) == 1) {
+    if (atomic_fetch_sub(&commit->unfinished, 1) == 1) {
         atomic_store(&commit->phase, FREE);
         remo__wake(commit->space->node); /* a thread may wait for an entry, or to close the space */
     }
@@ -111,7 +111,7 @@ static void add_participant(struct remo__tx_commit *commit, uint32_t node) {
     participant->node = node;
     participant->may_be_prepared = false;
     participant->commit = commit;
-    atomic_store(&participant->telling, TOLD);
+    atomic_store(&participant->finishing, FINISHED);
 }
 
 static void add_owners(struct remo__tx_commit *commit, const struct remo_tx *tx, bool is_own) {
@@ -123,8 +123,8 @@ static void add_owners(struct remo__tx_commit *commit, const struct remo_tx *tx,
     }
 }
 
-/* Find all participants. The decider is not this node: an outcome that only this node knows would be lost with
- * it. */
+/* Find all participants. The decider is not this node: an outcome that only this node has would be lost
+ * with it. */
 static void find_participants(struct remo__tx_commit *commit, const struct remo_tx *tx) {
     add_owners(commit, tx, true);
     commit->is_own = commit->count > 0;
@@ -166,56 +166,57 @@ static int make_requests(struct remo__tx_commit *commit, const struct remo_tx *t
 
 /* ---- FINISH ---- */
 
-static void tell_all(struct remo__tx_commit *commit, bool commits, const struct participant *knows);
+static void finish_all(struct remo__tx_commit *commit, bool commits, const struct participant *decider);
 
 /* The call has ended. Without an answer of an owner that is up, it is repeated. */
-static void on_told(struct remo_rpc_op *call) {
+static void on_finished(struct remo_rpc_op *call) {
     struct participant *participant = call->ctx;
     struct remo__tx_commit *commit = participant->commit;
     if (call->status < 0 && !remo__is_departure(call->status)) {
-        atomic_store(&participant->telling, TO_TELL);
+        atomic_store(&participant->finishing, TO_FINISH);
         remo__request_sweeps(commit->space->node);
         return;
     }
-    atomic_store(&participant->telling, TOLD);
+    atomic_store(&participant->finishing, FINISHED);
     if (atomic_load(&commit->phase) == DECIDING) /* the decider has committed, or has failed */
-        tell_all(commit, true, participant);
+        finish_all(commit, true, participant);
     drop(commit);
 }
 
-/* Start to tell the outcome, unless that is in progress. If the call cannot start now, a sweep tries again. */
-static void tell(struct participant *participant) {
+/* Start to send a FINISH, unless that is in progress. If the call cannot start now, a sweep tries again. */
+static void send_finish(struct participant *participant) {
     struct remo__tx_commit *commit = participant->commit;
-    uint32_t expected = TO_TELL;
-    if (!atomic_compare_exchange_strong(&participant->telling, &expected, TELLS))
+    uint32_t expected = TO_FINISH;
+    if (!atomic_compare_exchange_strong(&participant->finishing, &expected, FINISHES))
         return;
     participant->call = (struct remo_rpc_op){.node = participant->node,
                                              .number = REMO__TX_FINISH,
                                              .request = &commit->finish,
                                              .request_bytes = sizeof commit->finish,
                                              .timeout_ns = REMO_FOREVER,
-                                             .done = on_told,
+                                             .done = on_finished,
                                              .ctx = participant};
     int rc = remo_rpc_start(commit->space->rpc, &participant->call);
     if (rc == 0)
         return;
     participant->call.status = rc;
-    on_told(&participant->call);
+    on_finished(&participant->call);
 }
 
-/* Tell the outcome to all other owners that may have prepared. `knows`: one that knows it, or NULL. */
-static void tell_all(struct remo__tx_commit *commit, bool commits, const struct participant *knows) {
+/* Send the outcome to all other owners that may have prepared. `decider`: it has the outcome already; or
+ * NULL. */
+static void finish_all(struct remo__tx_commit *commit, bool commits, const struct participant *decider) {
     commit->finish = (struct remo__tx_finish){.id = commit->id, .commits = commits};
     for (uint32_t i = commit->is_own; i < commit->count; i++)
-        if (commit->participants[i].may_be_prepared && &commit->participants[i] != knows) {
-            atomic_fetch_add(&commit->untold, 1);
-            atomic_store(&commit->participants[i].telling, TO_TELL);
+        if (commit->participants[i].may_be_prepared && &commit->participants[i] != decider) {
+            atomic_fetch_add(&commit->unfinished, 1);
+            atomic_store(&commit->participants[i].finishing, TO_FINISH);
         }
-    atomic_store(&commit->phase, TELLING);
+    atomic_store(&commit->phase, FINISHING);
     if (commit->is_own && commit->participants[0].may_be_prepared)
         (void)remo__tx_finish(commit->space, commit->id.coordinator, &commit->finish);
     for (uint32_t i = commit->is_own; i < commit->count; i++)
-        tell(&commit->participants[i]);
+        send_finish(&commit->participants[i]);
 }
 
 /* ---- PREPARE ---- */
@@ -330,10 +331,10 @@ static int call_decider(struct remo__tx_commit *commit, struct participant *deci
 
 /* The decider does not answer: this thread ends, and the calls of the entry continue. */
 static void leave_undecided(struct remo__tx_commit *commit, struct participant *decider) {
-    atomic_fetch_add(&commit->untold, 1);
+    atomic_fetch_add(&commit->unfinished, 1);
     atomic_store(&commit->phase, DECIDING);
-    atomic_store(&decider->telling, TO_TELL);
-    tell(decider);
+    atomic_store(&decider->finishing, TO_FINISH);
+    send_finish(decider);
 }
 
 /* All owners have prepared, and the transaction is valid. Only this node, while it is up, or the decider can
@@ -342,11 +343,11 @@ static int decide(struct remo__tx_commit *commit) {
     struct participant *decider = &commit->participants[commit->is_own];
     int status = commit->count > commit->is_own ? call_decider(commit, decider) : REMO__TX_ANSWER_DONE;
     if (status == REMO__TX_ANSWER_DONE) {
-        tell_all(commit, true, decider);
+        finish_all(commit, true, decider);
         return 0;
     }
     if (status > 0 || decider->call.fate == REMO_RPC_NOT_SENT) {
-        tell_all(commit, false, NULL);
+        finish_all(commit, false, NULL);
         return status < 0 ? status
                           : remo__fail(-EPROTO, "node %u has lost a transaction of %s: its memory is damaged",
                                        decider->node, remo_channel_name(commit->space->channel));
@@ -357,7 +358,7 @@ static int decide(struct remo__tx_commit *commit) {
                           "node %u does not answer: the transaction will be committed when it does, or fails",
                           decider->node);
     }
-    tell_all(commit, true, decider);
+    finish_all(commit, true, decider);
     return remo__fail(status,
                       "the transaction is committed, but node %u has failed or closed %s: the keys that it "
                       "owned are lost",
@@ -377,7 +378,7 @@ int remo__tx_coordinate(struct remo_tx *tx) {
     if (rc == 0)
         rc = decide(commit);
     else
-        tell_all(commit, false, NULL);
+        finish_all(commit, false, NULL);
     drop(commit);
     return rc;
 }
@@ -392,7 +393,7 @@ bool remo__tx_continue_all(struct remo_tx_space *space) {
             continue;
         is_left = true;
         for (uint32_t i = 0; i < REMO_TX_ITEMS_MAX; i++)
-            tell(&commit->participants[i]);
+            send_finish(&commit->participants[i]);
     }
     return is_left;
 }

@@ -1,5 +1,5 @@
 /* record.c - the owner's side of transactions with changes at several owners: it prepares its part, keeps a
- * record of it, and finishes it when the coordinator tells the outcome, or resolve.c has found it out.
+ * record of it, and finishes it when the coordinator sends the outcome, or resolve.c has found it.
  * Invariant: from PREPARE to the end of the record, the items of its changes are locked or reserved. */
 #include <errno.h>
 
@@ -94,7 +94,7 @@ int remo__tx_prepare(struct remo_tx_space *space, uint32_t coordinator, const vo
     size_t request_bytes = bytes - (size_t)(request - (const char *)message);
     pthread_mutex_lock(&peer->mutex);
     struct remo__tx_record *record = &peer->records[header.id.number];
-    if (atomic_load(&peer->is_gone) || atomic_load(&space->is_closing))
+    if (atomic_load(&peer->is_cut_off) || atomic_load(&space->is_closing))
         answer = -ENOTCONN;
     else if (record->state != REMO__TX_RECORD_PREPARED)
         answer = (int)remo__tx_steps_run(space, request, request_bytes, hold, &prepared, &steps);
@@ -142,7 +142,7 @@ enum remo__tx_answer remo__tx_finish(struct remo_tx_space *space, uint32_t coord
     if (message->id.number >= REMO__TX_COMMITS_MAX)
         return answer;
     pthread_mutex_lock(&peer->mutex);
-    if (!atomic_load(&peer->is_gone)) /* else resolve.c ends the record */
+    if (!atomic_load(&peer->is_cut_off)) /* else resolve.c ends the record */
         answer = finish_record(&peer->records[message->id.number], message);
     pthread_mutex_unlock(&peer->mutex);
     return answer;

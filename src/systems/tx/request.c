@@ -1,4 +1,5 @@
-/* request.c - the requests of a commit to the owners of its items, and the results of their answers (tx.h). */
+/* request.c - the requests of a commit to the owners of its items, and the results of their answers (tx.h).
+ * Invariant: the owner that executes a request has all keys of it. */
 #include "systems/tx/tx.h"
 
 #include <errno.h>

@@ -6,8 +6,8 @@
 
 #include "systems/tx/steps.h"
 
-static bool is_gone(const struct remo_tx_space *space, uint32_t node) {
-    return atomic_load(&space->peers[node].is_gone);
+static bool is_cut_off(const struct remo_tx_space *space, uint32_t node) {
+    return atomic_load(&space->peers[node].is_cut_off);
 }
 
 /* Return the place of `node` among the owners, or `count`. */
@@ -18,17 +18,17 @@ static uint32_t place_of(const uint16_t *owners, uint32_t count, uint32_t node) 
     return place;
 }
 
-/* Return whether all owners before `place` are gone. */
-static bool are_gone(const struct remo_tx_space *space, const uint16_t *owners, uint32_t place) {
+/* Return whether all owners before `place` are cut off. */
+static bool are_cut_off(const struct remo_tx_space *space, const uint16_t *owners, uint32_t place) {
     for (uint32_t i = 0; i < place; i++)
-        if (!is_gone(space, owners[i]))
+        if (!is_cut_off(space, owners[i]))
             return false;
     return true;
 }
 
 /* ---- answers ---- */
 
-/* The record is PREPARED, and its coordinator is gone. */
+/* The record is PREPARED, and its coordinator is cut off. */
 static enum remo__tx_outcome answer_prepared(struct remo__tx_record *record, uint32_t asker,
                                              bool is_decisive) {
     const struct remo_tx_space *space = record->space;
@@ -43,7 +43,7 @@ static enum remo__tx_outcome answer_prepared(struct remo__tx_record *record, uin
     }
     /* An answer from an earlier owner may be about to arrive, which the asking one regards as failed. */
     bool may_learn = record->is_asking && record->asked != asker;
-    bool is_last = are_gone(space, owners, place_of(owners, count, asker));
+    bool is_last = are_cut_off(space, owners, place_of(owners, count, asker));
     return is_last && !may_learn ? REMO__TX_UNKNOWN : REMO__TX_PENDING;
 }
 
@@ -59,8 +59,8 @@ enum remo__tx_outcome remo__tx_answer_question(struct remo_tx_space *space, uint
     bool is_this = record->id.sequence == id->sequence;
     if (is_this && record->state == REMO__TX_RECORD_COMMITTED)
         outcome = REMO__TX_COMMITTED;
-    else if (!atomic_load(&peer->is_gone))
-        outcome = REMO__TX_PENDING; /* the coordinator may still prepare it here, or tell the outcome */
+    else if (!atomic_load(&peer->is_cut_off))
+        outcome = REMO__TX_PENDING; /* the coordinator may still prepare it here, or send the outcome */
     else if (is_this && record->state == REMO__TX_RECORD_PREPARED)
         outcome = answer_prepared(record, asker, question->is_decisive);
     pthread_mutex_unlock(&peer->mutex);
@@ -78,17 +78,17 @@ int remo__tx_handle_resolve(void *ctx, const struct remo_rpc_request *request) {
 /* ---- questions ---- */
 
 /* Return the index of the next owner to ask, or `count` if the outcome is known: the transaction is aborted.
- * An owner asks the first one of those before it that is up. If there is none, the decider knows the outcome,
+ * An owner asks the first one of those before it that is up. If there is none, the decider has the outcome,
  * and another owner asks all owners after it. */
 static uint32_t next_to_ask(const struct remo__tx_record *record, const uint16_t *owners, uint32_t count) {
     uint32_t own = place_of(owners, count, record->space->node->rank);
     for (uint32_t i = 0; i < own && i < count; i++)
-        if (!is_gone(record->space, owners[i]))
+        if (!is_cut_off(record->space, owners[i]))
             return i;
     if (own == 0)
         return count;
     for (uint32_t i = remo__max(own + 1, record->asks_from); i < count; i++)
-        if (!is_gone(record->space, owners[i]))
+        if (!is_cut_off(record->space, owners[i]))
             return i;
     return count;
 }
@@ -103,7 +103,7 @@ static void take_answer(struct remo__tx_record *record, int status) {
         record->asks_from = place + 1;
 }
 
-/* The call has ended. If it has no answer, it is repeated, or the asked owner is found to be gone. */
+/* The call has ended. If it has no answer, it is repeated, or the asked owner is cut off. */
 static void on_answer(struct remo_rpc_op *call) {
     struct remo__tx_record *record = call->ctx;
     struct remo_tx_space *space = record->space;
@@ -166,7 +166,7 @@ bool remo__tx_resolve_all(struct remo_tx_space *space) {
     if (atomic_load(&space->prepared) == 0)
         return false;
     for (uint32_t node = 0; node < space->node->size; node++)
-        for (uint32_t number = 0; number < REMO__TX_COMMITS_MAX && is_gone(space, node); number++)
+        for (uint32_t number = 0; number < REMO__TX_COMMITS_MAX && is_cut_off(space, node); number++)
             is_left |= resolve(&space->peers[node], number);
     return is_left;
 }

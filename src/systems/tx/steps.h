@@ -22,8 +22,8 @@ struct remo__tx_steps {
     pthread_mutex_t *mutexes[REMO_TX_ITEMS_MAX]; /* ascending, without duplicates */
 };
 
-/* Decode a request, and run `run(steps, ctx)` under the mutexes of all groups; again while it finds no room and
- * structures grow. Returns its answer, or MALFORMED. */
+/* Decode a request, and run `run(steps, ctx)` under the mutexes of all groups; again while it finds no
+ * room and structures grow. Returns its answer, or MALFORMED. */
 enum remo__tx_answer remo__tx_steps_run(const struct remo_tx_space *space, const char *request, size_t bytes,
                                         enum remo__tx_answer (*run)(struct remo__tx_steps *steps, void *ctx),
                                         void *ctx, struct remo__tx_steps *ret_steps);

@@ -146,9 +146,9 @@ void remo__owner_grow(struct remo_structure *structure);
 /* The same, after an insert that found no room, whatever the load. Waits for the mutexes. Returns whether to
  * try the insert again. */
 bool remo__owner_make_room(struct remo_structure *structure);
-/* Copy key and value of the item at `from`, which is not free, to the item at `to`, which may have another key
- * or be free. The item at `to` gets its next version, the mark `mark`, and the lock or reservation of the item
- * at `from`. The copy of a damaged item has a wrong seal too. The group's mutex is held. */
+/* Copy key and value of the item at `from`, which is not free, to the item at `to`, which may have another
+ * key or be free. The item at `to` gets its next version, the mark `mark`, and the lock or reservation of
+ * the item at `from`. The copy of a damaged item has a wrong seal too. The group's mutex is held. */
 void remo__owner_copy(struct remo_structure *structure, uint64_t from, uint64_t to, uint64_t mark);
 /* Free an item that was copied: it gets its next version and the mark `mark`. */
 void remo__owner_clear(struct remo_structure *structure, uint64_t offset, uint64_t mark);
@@ -198,7 +198,7 @@ int remo__structure_find(struct remo_structure *structure, uint32_t owner,
                          const struct remo_structure_key *key, void *value, size_t cap,
                          size_t *ret_value_bytes, enum remo_lookup_way *ret_way,
                          struct remo__evidence *ret_evidence);
-/* Let the owner look a key up, without its value: -EMSGSIZE if it is present and not empty, -EBUSY if its item
- * is locked or reserved. Otherwise as remo__structure_find. */
+/* Let the owner look a key up, without its value: -EMSGSIZE if it is present and not empty, -EBUSY if its
+ * item is locked or reserved. Otherwise as remo__structure_find. */
 int remo__structure_find_by_owner(struct remo_structure *structure, uint32_t owner,
                                   const struct remo_structure_key *key, struct remo__evidence *ret_evidence);

@@ -41,14 +41,14 @@ static uint64_t hash_names(const struct remo_tx_space_options *options) {
 
 static void on_connect(void *ctx, uint32_t node) {
     struct remo_tx_space *space = ctx;
-    atomic_store(&space->peers[node].is_gone, false);
+    atomic_store(&space->peers[node].is_cut_off, false);
 }
 
 /* No message of the node is executed from now on. Its transactions are resolved after sweeps. */
 static void on_cut_off(void *ctx, uint32_t node) {
     struct remo_tx_space *space = ctx;
     pthread_mutex_lock(&space->peers[node].mutex);
-    atomic_store(&space->peers[node].is_gone, true);
+    atomic_store(&space->peers[node].is_cut_off, true);
     pthread_mutex_unlock(&space->peers[node].mutex);
     if (atomic_load(&space->prepared) > 0)
         remo__request_sweeps(space->node);

@@ -84,9 +84,9 @@ struct remo__tx_id {
     uint32_t number; /* below REMO__TX_COMMITS_MAX: one transaction at a time */
 };
 
-/* PREPARE: this header; the ranks of the other owners, uint16_t, the decider first, and zeros up to a multiple
- * of 8 bytes; a request. The reply of DONE has, for each item that is only checked, the number of deletes of
- * its group. */
+/* PREPARE: this header; the ranks of the other owners, uint16_t, the decider first, and zeros up to a
+ * multiple of 8 bytes; a request. The reply of DONE has, for each item that is only checked, the number of
+ * deletes of its group. */
 struct remo__tx_prepare {
     struct remo__tx_id id;
     uint32_t owners, reserved;
@@ -107,7 +107,7 @@ enum remo__tx_outcome {
     REMO__TX_PENDING, /* ask again */
     REMO__TX_COMMITTED,
     REMO__TX_ABORTED,
-    REMO__TX_UNKNOWN, /* prepared here, and nobody that is up can tell this owner the outcome */
+    REMO__TX_UNKNOWN, /* prepared here, and no other owner will send the outcome to this one */
     REMO__TX_OUTCOMES
 };
 
@@ -134,7 +134,7 @@ struct remo__tx_record {
 /* The transactions of one coordinator at this owner. */
 struct remo__tx_peer {
     pthread_mutex_t mutex;
-    _Atomic bool is_gone; /* it has failed or left, or has closed the space: its messages have no effect */
+    _Atomic bool is_cut_off; /* it has failed or left, or has closed the space: its messages have no effect */
     struct remo__tx_record *records; /* [REMO__TX_COMMITS_MAX] */
 };
 
@@ -191,8 +191,8 @@ int remo__tx_handle_execute(void *ctx, const struct remo_rpc_request *request);
 
 /* ---- record.c ---- */
 
-/* Execute a PREPARE of `coordinator`. The message must not change during the call. *ret_conflict is set if the
- * answer is CONFLICT. If it is DONE, *ret_count is the number of items that are only checked, and
+/* Execute a PREPARE of `coordinator`. The message must not change during the call. *ret_conflict is set if
+ * the answer is CONFLICT. If it is DONE, *ret_count is the number of items that are only checked, and
  * ret_deletes[] the numbers of deletes of their groups. Negative: -ENOTCONN. */
 int remo__tx_prepare(struct remo_tx_space *space, uint32_t coordinator, const void *message, size_t bytes,
                      struct remo__tx_conflict *ret_conflict, uint64_t *ret_deletes, uint32_t *ret_count);
@@ -208,7 +208,7 @@ int remo__tx_handle_finish(void *ctx, const struct remo_rpc_request *request);
 
 /* ---- resolve.c ---- */
 
-/* Return what this owner knows of a transaction, to the owner `asker`. */
+/* Return the answer to a question of the owner `asker`. */
 enum remo__tx_outcome remo__tx_answer_question(struct remo_tx_space *space, uint32_t asker,
                                                const struct remo__tx_question *question);
 int remo__tx_handle_resolve(void *ctx, const struct remo_rpc_request *request);

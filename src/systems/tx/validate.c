@@ -22,8 +22,8 @@ int remo__tx_conflict(struct remo_tx *tx, uint32_t item, enum remo_tx_conflict_k
 }
 
 /* Return whether the item must be validated. All other lookups had ended when the last one began, so a
- * transaction without changes can take effect during the last one, unless another transaction was changing its
- * item. */
+ * transaction without changes can take effect during the last one, unless another transaction was changing
+ * its item. */
 static bool needs_validation(const struct remo_tx *tx, uint32_t index, enum remo__tx_scope scope) {
     const struct remo__tx_item *item = &tx->items[index];
     if (item->evidence.proof == REMO__PROOF_NONE)
