@@ -2,7 +2,8 @@
  * node 0, and 2 and 3 to node 1; in cases of three owners, the keys 0, 1 and 2 to the nodes 0, 1 and 2. */
 #include "sim/cases/tx.h"
 
-#include <errno.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
 /* ---- keys ---- */
 
@@ -140,6 +141,93 @@ const struct sim_case sim_case_tx_three = {.object = "tx",
                                            .open = open_three,
                                            .close = sim_tx_close,
                                            .body = three_body,
+                                           .after = after,
+                                           .oracle = &oracle_tx,
+                                           .relies_on_end = true};
+
+/* The coordinator and the decider fail, one after the other. */
+static void fail_partner(void) {
+    if (sim_fault_fails())
+        return;
+    if (sim_out(0) && !sim_out(3))
+        sim_crash(3);
+    if (sim_out(3) && !sim_out(0))
+        sim_crash(0);
+}
+
+/* Node 3 is the coordinator, and node 0 the decider. A lookup of its key could return a change that is lost
+ * with both. */
+static void two_fail_body(void *state, uint32_t rank, uint32_t thread) {
+    const uint64_t put[STEPS_MAX] = {STEP(TX_PUT, 0, 10), STEP(TX_PUT, 1, 20), STEP(TX_PUT, 2, 30)},
+                   again[STEPS_MAX] = {STEP(TX_PUT, 0, 40), STEP(TX_PUT, 2, 50), STEP(TX_PUT, 1, 60)},
+                   read[STEPS_MAX] = {STEP(TX_READ, rank, 0), STEP(TX_READ, 3 - rank, 0)};
+    if (rank == 3) {
+        (void)sim_tx_transact(state, rank, thread, put);
+        (void)sim_tx_transact(state, rank, thread, again);
+    }
+    for (uint32_t i = 0; i < 6 && (rank == 1 || rank == 2); i++) {
+        fail_partner();
+        (void)sim_tx_transact(state, rank, thread, read);
+    }
+}
+
+/* Keys 1 and 2 are usable, and have values of one transaction. */
+static void two_fail_after(void *state, uint32_t rank) {
+    const uint64_t read[STEPS_MAX] = {STEP(TX_READ, 1, 0), STEP(TX_READ, 2, 0)};
+    for (uint32_t key = 1; key < 3; key++)
+        sim_tx_call(state, rank, STEP(TX_READ, key, 0), owner_of(state, rank, key));
+    (void)sim_tx_transact(state, rank, 0, read);
+    for (uint32_t key = 1; key < 3; key++)
+        sim_tx_call(state, rank, STEP(TX_PUT, key, 100 + 10 * key + rank), owner_of(state, rank, key));
+}
+
+const struct sim_case sim_case_tx_two_fail = {.object = "tx",
+                                              .name = "two_fail",
+                                              .about = "the coordinator and the decider fail",
+                                              .nodes = 4,
+                                              .threads = 1,
+                                              .state_bytes = sizeof(struct tx_state),
+                                              .open = open_three,
+                                              .close = sim_tx_close,
+                                              .body = two_fail_body,
+                                              .after = two_fail_after,
+                                              .oracle = &oracle_tx,
+                                              .relies_on_end = true};
+
+/* The keys of each node belong to one bucket, until its first division separates them. */
+static void open_growing(void *state, struct remo_node *node, uint32_t rank) {
+    struct tx_state *s = state;
+    uint64_t key = 1;
+    sim_tx_open(state, node, rank, 1, 100, 1);
+    for (uint32_t i = 0; i < ORACLE_KEYS; key++)
+        if (remo_table_owner(s->tables[rank], &key, sizeof key) == i / 2
+            && (XXH3_64bits(&key, sizeof key) >> 32 & 1) == i % 2)
+            s->keys[i++] = key;
+}
+
+/* Node 0 inserts keys of its own, so its bucket is divided while the others lock and reserve items in it. */
+static void moved_body(void *state, uint32_t rank, uint32_t thread) {
+    const uint64_t put[STEPS_MAX] = {STEP(TX_PUT, rank == 1, 10 + rank), STEP(TX_PUT, 2 + (rank == 1), 20)},
+                   swap[STEPS_MAX] = {STEP(TX_DELETE, 0, 0), STEP(TX_PUT, 3, 30 + rank),
+                                      STEP(TX_PUT, 1, 40 + rank)},
+                   read[STEPS_MAX] = {STEP(TX_READ, 1, 0), STEP(TX_READ, 3, 0), STEP(TX_READ, 0, 0)};
+    if (rank == 0)
+        for (uint32_t key = 0; key < 4; key++)
+            sim_tx_call(state, rank, STEP(TX_PUT, key % 2, 50 + key), SIM_ANY);
+    (void)sim_tx_transact(state, rank, thread, put);
+    (void)sim_tx_transact(state, rank, thread, rank == 2 ? read : swap);
+    (void)sim_tx_transact(state, rank, thread, read);
+}
+
+const struct sim_case sim_case_tx_moved = {.object = "tx",
+                                           .name = "moved",
+                                           .about = "a bucket is divided while transactions lock its items",
+                                           .nodes = 3,
+                                           .threads = 1,
+                                           .state_bytes = sizeof(struct tx_state),
+                                           .open = open_growing,
+                                           .close = sim_tx_close,
+                                           .body = moved_body,
                                            .after = after,
                                            .oracle = &oracle_tx,
                                            .relies_on_end = true};

@@ -49,6 +49,7 @@ static void set_record(struct remo_tx_space *space, struct remo__tx_record *reco
     memcpy(record->message, message, bytes);
     record->message_bytes = (uint32_t)bytes;
     record->asks_from = 0;
+    record->asks_at_ns = 0;
     record->state = REMO__TX_RECORD_PREPARED;
     atomic_fetch_add(&space->prepared, 1);
 }

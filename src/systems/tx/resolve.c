@@ -6,6 +6,8 @@
 
 #include "systems/tx/steps.h"
 
+#define PAUSE_NS REMO__NS_PER_MS /* before a question is repeated */
+
 static bool is_cut_off(const struct remo_tx_space *space, uint32_t node) {
     return atomic_load(&space->peers[node].is_cut_off);
 }
@@ -101,6 +103,8 @@ static void take_answer(struct remo__tx_record *record, int status) {
         remo__tx_record_end(record, status == REMO__TX_COMMITTED);
     else if (status == REMO__TX_UNKNOWN && !record->question.is_decisive)
         record->asks_from = place + 1;
+    else
+        record->asks_at_ns = remo__now_ns() + PAUSE_NS;
 }
 
 /* The call has ended. If it has no answer, it is repeated, or the asked owner is cut off. */
@@ -119,7 +123,7 @@ static void on_answer(struct remo_rpc_op *call) {
 /* Decide what to do for a record; the mutex is held. Returns whether to start its call. */
 static bool advance(struct remo__tx_record *record) {
     uint16_t owners[REMO_TX_ITEMS_MAX];
-    if (record->state != REMO__TX_RECORD_PREPARED || record->is_asking)
+    if (record->state != REMO__TX_RECORD_PREPARED || record->is_asking || remo__now_ns() < record->asks_at_ns)
         return false;
     uint32_t count = remo__tx_record_owners(record, owners), next = next_to_ask(record, owners, count);
     if (next == count) {

@@ -123,8 +123,9 @@ struct remo__tx_record {
     struct remo__tx_id id;
     enum remo__tx_record_state state;
     uint32_t message_bytes;
-    uint32_t asked;     /* the owner that `call` asks */
-    uint32_t asks_from; /* index of the next owner to ask */
+    uint32_t asked;      /* the owner that `call` asks */
+    uint32_t asks_from;  /* index of the next owner to ask */
+    uint64_t asks_at_ns; /* not before */
     bool is_asking;
     struct remo__tx_question question;
     struct remo_rpc_op call;
