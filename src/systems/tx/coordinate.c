@@ -418,8 +418,7 @@ static int are_ended(void *ctx) {
     return 1;
 }
 
-void remo__tx_close_commits(struct remo_tx_space *space) {
+void remo__tx_await_commits(struct remo_tx_space *space) {
     if (space->commits && !are_ended(space))
         (void)remo__wait_attempt(space->node, are_ended, space, REMO_FOREVER);
-    free(space->commits);
 }

@@ -132,17 +132,19 @@ static int is_unprepared(void *ctx) {
     return atomic_load(&space->prepared) == 0;
 }
 
-static void close_peers(struct remo_tx_space *space) {
+static void free_space(struct remo_tx_space *space) {
     for (uint32_t node = 0; space->peers && space->records && node < space->node->size; node++)
         pthread_mutex_destroy(&space->peers[node].mutex);
     free(space->peers);
     free(space->records);
+    free(space->commits);
+    free(space);
 }
 
 void remo_tx_space_close(struct remo_tx_space *space) {
     if (!space)
         return;
-    remo__tx_close_commits(space);
+    remo__tx_await_commits(space);
     atomic_store(&space->is_closing, true);
     if (!is_unprepared(space))
         (void)remo__wait_attempt(space->node, is_unprepared, space, REMO_FOREVER);
@@ -151,8 +153,7 @@ void remo_tx_space_close(struct remo_tx_space *space) {
         remo__tx_resolve_stop(space);
     remo_rpc_close(space->rpc);
     remo_channel_close(space->channel);
-    close_peers(space);
-    free(space);
+    free_space(space);
 }
 
 struct remo_channel *remo_tx_space_channel(struct remo_tx_space *space) {

@@ -264,8 +264,8 @@ int remo__tx_coordinate(struct remo_tx *tx);
 /* Continue commits that have been decided. Returns whether any is left. */
 bool remo__tx_continue_all(struct remo_tx_space *space);
 int remo__tx_open_commits(struct remo_tx_space *space);
-/* Wait until no commit is in progress, and free the entries. */
-void remo__tx_close_commits(struct remo_tx_space *space);
+/* Wait until no commit is in progress. */
+void remo__tx_await_commits(struct remo_tx_space *space);
 
 /* ---- commit.c ---- */
 
