@@ -34,16 +34,18 @@
  * Caches:  see structure.h.
  * Locks:   a commit with changes at several owners locks the items that it changes, from its first calls
  *          until the owners have the outcome. Meanwhile other transactions that use these items are in
- *          conflict, and lookups and changes outside transactions wait, for op_timeout_ns at most
- *          (structure.h). The commit itself never waits for a lock. At most 32 such commits of a node run at
- *          the same time; others wait.
+ *          conflict. Lookups and changes of these items wait (structure.h), except a lookup in a transaction
+ *          whose read finds the item. The commit itself never waits for a lock. At most 32 such commits of a
+ *          node run at the same time; others wait.
  * Failure: a transaction is applied completely or not at all, on all nodes that are up. Items of a node that
  *          fails are lost.
  *          If the node that runs the transaction fails during a commit, the owners find out the outcome, and
  *          unlock the items, some milliseconds after they have detected the failure. If it fails together
  *          with the first other owner (the decider), they abort the transaction, unless one of them has
  *          applied it; a lookup at the decider may have returned its changes before.
- *          If an owner fails before the decision, the commit returns -EHOSTDOWN, and nothing has changed.
+ *          If an owner fails before it has prepared, the commit returns -EHOSTDOWN, and nothing has changed.
+ *          If the decider fails later, the transaction is committed, and the commit returns -EHOSTDOWN. If
+ *          another owner fails later, the commit returns 0.
  *          After a -EHOSTDOWN, -ENOTCONN or -ETIMEDOUT of a commit with changes the outcome is unknown to the
  *          caller, except that remo_last_error states it if it is known: all changes are applied, perhaps
  *          after the commit has returned, or none is.
@@ -55,7 +57,7 @@
  *          structure.h, or by another transaction object, is in conflict with a transaction of the same
  *          thread that has read it.
  * Memory:  a transaction object has about 24 KiB. A space is one service of rpc.h. It reserves 150 KiB of
- *          address space per node of the job and 4 MiB once, which take memory from their first use on. A
+ *          address space per node of the job and 3 MiB once; most of it takes memory from its first use on. A
  *          call takes up to 32 KiB of the stack.
  * Source:  Storm 5.3, 5.4. As in FaRM, items are locked only during the commit. Differs in: a commit
  *          validates absent keys too, but not the key that was looked up last; one call commits if all

@@ -42,11 +42,11 @@ static void after(void *state, uint32_t rank) {
 
 /* ---- cases ---- */
 
-#define TWO_OWNERS(case_name, case_about, node_count, thread_count, run)                     \
-    {                                                                                        \
-        .object = "tx", .name = case_name, .about = case_about, .nodes = node_count,         \
-        .threads = thread_count, .state_bytes = sizeof(struct tx_state), .open = open_pairs, \
-        .close = sim_tx_close, .body = run, .after = after, .oracle = &oracle_tx             \
+#define TWO_OWNERS(case_name, case_about, node_count, thread_count, run)                                \
+    {                                                                                                   \
+        .object = "tx", .name = case_name, .about = case_about, .nodes = node_count,                    \
+        .threads = thread_count, .state_bytes = sizeof(struct tx_state), .open = open_pairs,            \
+        .close = sim_tx_close, .body = run, .after = after, .oracle = &oracle_tx, .relies_on_end = true \
     }
 
 static void both_body(void *state, uint32_t rank, uint32_t thread) {

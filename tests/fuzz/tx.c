@@ -147,7 +147,7 @@ static void prepare(const char *message, size_t bytes) {
     assert(remo__tx_finish(&space, 1, &finish) == REMO__TX_ANSWER_DONE);
     assert(remo__tx_answer_question(&space, 0, &question)
            == (finish.commits ? REMO__TX_COMMITTED : REMO__TX_PENDING));
-    assert(atomic_load(&space.prepared) == 0);
+    assert(atomic_load(&space.unsettled) == 0);
     check_unlocked();
 }
 

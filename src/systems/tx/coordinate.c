@@ -15,28 +15,27 @@
 enum phase {
     FREE,
     PREPARING, /* its thread uses the entry */
-    DECIDING,  /* the decider has not answered: the calls of the entry continue */
+    DECIDING,  /* the decider has not answered: its call continues */
     FINISHING  /* the outcome is decided */
 };
 
-/* Of an owner: what remains to be sent. */
-enum finishing {
-    FINISHED, /* nothing */
-    TO_FINISH,
-    FINISHES /* a FINISH is in flight */
-};
+/* The FINISH of a participant. */
+enum delivery { NOTHING_DUE, DUE, IN_FLIGHT };
 
 /* An owner of items that change. */
 struct participant {
-    uint32_t node;
-    _Atomic uint32_t finishing;
-    bool may_be_prepared;
-    size_t request_at, request_bytes;
-    uint32_t count;                   /* of its items in the request */
-    uint8_t items[REMO_TX_ITEMS_MAX]; /* of the transaction */
-    uint64_t reply[REMO_TX_ITEMS_MAX];
-    struct remo_rpc_op call; /* PREPARE, then FINISH */
     struct remo__tx_commit *commit;
+    uint32_t node;
+    bool needs_finish; /* it may have prepared */
+    bool has_departed;
+    uint32_t confirmed; /* losses of the commit that it has confirmed */
+    _Atomic uint32_t delivery;
+    size_t request_at, request_bytes;
+    uint32_t count;                   /* of numbers of deletes in its reply */
+    uint8_t items[REMO_TX_ITEMS_MAX]; /* of the transaction: items of its request */
+    uint64_t reply[REMO_TX_ITEMS_MAX];
+    struct remo__tx_finish finish;
+    struct remo_rpc_op call; /* PREPARE, then FINISH */
 };
 
 /* A commit. This node comes first among the participants if it is one, then the decider. */
@@ -47,7 +46,10 @@ struct remo__tx_commit {
     _Atomic uint32_t unfinished; /* participants; and 1 while the thread uses the entry */
     bool is_own;                 /* participants[0] is this node */
     uint32_t count;
-    struct remo__tx_finish finish;
+    pthread_mutex_t mutex; /* protects the following, `has_departed` and `confirmed`, from the decision on */
+    bool commits;
+    uint32_t losses_count; /* participants that have departed, and were to commit */
+    uint32_t losses[REMO_TX_ITEMS_MAX];
     size_t requests_bytes;
     char requests[REQUESTS_BYTES_MAX];
     struct participant participants[REMO_TX_ITEMS_MAX];
@@ -85,15 +87,17 @@ static int take_entry(struct remo_tx_space *space, struct remo__tx_commit **ret_
     search.found->count = 0;
     search.found->is_own = false;
     search.found->requests_bytes = 0;
+    search.found->losses_count = 0;
     atomic_store(&search.found->unfinished, 1);
     *ret_commit = search.found;
     return 0;
 }
 
 static void drop(struct remo__tx_commit *commit) {
+    struct remo_node *node = commit->space->node;
     if (atomic_fetch_sub(&commit->unfinished, 1) == 1) {
         atomic_store(&commit->phase, FREE);
-        remo__wake(commit->space->node); /* a thread may wait for an entry, or to close the space */
+        remo__wake(node); /* a thread may wait for an entry, or to close the space */
     }
 }
 
@@ -109,9 +113,11 @@ static bool has_participant(const struct remo__tx_commit *commit, uint32_t node)
 static void add_participant(struct remo__tx_commit *commit, uint32_t node) {
     struct participant *participant = &commit->participants[commit->count++];
     participant->node = node;
-    participant->may_be_prepared = false;
+    participant->needs_finish = participant->has_departed = false;
+    participant->confirmed = 0;
     participant->commit = commit;
-    atomic_store(&participant->finishing, FINISHED);
+    memset(participant->items, 0, sizeof participant->items);
+    atomic_store(&participant->delivery, NOTHING_DUE);
 }
 
 static void add_owners(struct remo__tx_commit *commit, const struct remo_tx *tx, bool is_own) {
@@ -166,33 +172,76 @@ static int make_requests(struct remo__tx_commit *commit, const struct remo_tx *t
 
 /* ---- FINISH ---- */
 
-static void finish_all(struct remo__tx_commit *commit, bool commits, const struct participant *decider);
+static void decide_late(struct remo__tx_commit *commit, struct participant *decider, int status);
 
-/* The call has ended. Without an answer of an owner that is up, it is repeated. */
+/* Note that a participant has departed. The others must confirm that they have cut it off: until then it
+ * may be up for them, and ask them for the outcome. The mutex is held. */
+static void add_loss(struct remo__tx_commit *commit, struct participant *departed) {
+    departed->has_departed = true;
+    if (!commit->commits)
+        return;
+    commit->losses[commit->losses_count++] = departed->node;
+    for (uint32_t i = commit->is_own; i < commit->count; i++) {
+        struct participant *other = &commit->participants[i];
+        if (!other->needs_finish || other->has_departed || atomic_load(&other->delivery) != NOTHING_DUE)
+            continue;
+        atomic_fetch_add(&commit->unfinished, 1);
+        atomic_store(&other->delivery, DUE);
+    }
+}
+
+/* Take the status of a FINISH. Returns whether the participant has finished. The mutex is held. */
+static bool take_status(struct remo__tx_commit *commit, struct participant *participant, int status) {
+    if (remo__is_departure(status)) {
+        add_loss(commit, participant);
+        return true;
+    }
+    if (status < 0 || status == REMO__TX_ANSWER_AGAIN)
+        return false;
+    if (status != REMO__TX_ANSWER_DONE)
+        remo__log(&commit->space->node->log, REMO_LOG_WARNING,
+                  "node %u has lost a transaction of %s: its memory is damaged", participant->node,
+                  remo_channel_name(commit->space->channel));
+    participant->confirmed += participant->finish.lost > 0;
+    return participant->confirmed == commit->losses_count;
+}
+
+/* The call has ended. Without an answer of a participant that is up, it is repeated after a sweep. */
 static void on_finished(struct remo_rpc_op *call) {
     struct participant *participant = call->ctx;
     struct remo__tx_commit *commit = participant->commit;
-    if (call->status < 0 && !remo__is_departure(call->status)) {
-        atomic_store(&participant->finishing, TO_FINISH);
-        remo__request_sweeps(commit->space->node);
-        return;
-    }
-    atomic_store(&participant->finishing, FINISHED);
-    if (atomic_load(&commit->phase) == DECIDING) /* the decider has committed, or has failed */
-        finish_all(commit, true, participant);
-    drop(commit);
+    struct remo_node *node = commit->space->node;
+    int status = call->status;
+    pthread_mutex_lock(&commit->mutex);
+    bool is_late = atomic_load(&commit->phase) == DECIDING
+                   && (status >= 0 || remo__is_departure(status)); /* the call of the decider */
+    bool has_finished = !is_late && take_status(commit, participant, status);
+    atomic_store(&participant->delivery, has_finished || is_late ? NOTHING_DUE : DUE);
+    pthread_mutex_unlock(&commit->mutex);
+    if (is_late)
+        decide_late(commit, participant, status);
+    if (has_finished || is_late)
+        drop(commit);
+    remo__request_sweeps(node); /* for what is due */
 }
 
-/* Start to send a FINISH, unless that is in progress. If the call cannot start now, a sweep tries again. */
+/* Start to send a FINISH, unless none is due. If the call cannot start now, a sweep tries again. */
 static void send_finish(struct participant *participant) {
-    struct remo__tx_commit *commit = participant->commit;
-    uint32_t expected = TO_FINISH;
-    if (!atomic_compare_exchange_strong(&participant->finishing, &expected, FINISHES))
+    uint32_t expected = DUE;
+    if (atomic_load(&participant->delivery) != DUE
+        || !atomic_compare_exchange_strong(&participant->delivery, &expected, IN_FLIGHT))
         return;
+    struct remo__tx_commit *commit = participant->commit;
+    pthread_mutex_lock(&commit->mutex);
+    uint32_t lost =
+        participant->confirmed < commit->losses_count ? 1 + commit->losses[participant->confirmed] : 0;
+    participant->finish =
+        (struct remo__tx_finish){.id = commit->id, .commits = commit->commits, .lost = lost};
+    pthread_mutex_unlock(&commit->mutex);
     participant->call = (struct remo_rpc_op){.node = participant->node,
                                              .number = REMO__TX_FINISH,
-                                             .request = &commit->finish,
-                                             .request_bytes = sizeof commit->finish,
+                                             .request = &participant->finish,
+                                             .request_bytes = sizeof participant->finish,
                                              .timeout_ns = REMO_FOREVER,
                                              .done = on_finished,
                                              .ctx = participant};
@@ -203,23 +252,38 @@ static void send_finish(struct participant *participant) {
     on_finished(&participant->call);
 }
 
-/* Send the outcome to all other owners that may have prepared. `decider`: it has the outcome already; or
- * NULL. */
-static void finish_all(struct remo__tx_commit *commit, bool commits, const struct participant *decider) {
-    commit->finish = (struct remo__tx_finish){.id = commit->id, .commits = commits};
-    for (uint32_t i = commit->is_own; i < commit->count; i++)
-        if (commit->participants[i].may_be_prepared && &commit->participants[i] != decider) {
-            atomic_fetch_add(&commit->unfinished, 1);
-            atomic_store(&commit->participants[i].finishing, TO_FINISH);
-        }
+/* Send the outcome to all participants that may be prepared. `informed`: one that has it already, or has
+ * departed; or NULL. The caller counts in `unfinished`. */
+static void finish_all(struct remo__tx_commit *commit, bool commits, struct participant *informed,
+                       bool has_departed) {
+    pthread_mutex_lock(&commit->mutex);
+    commit->commits = commits;
     atomic_store(&commit->phase, FINISHING);
-    if (commit->is_own && commit->participants[0].may_be_prepared)
-        (void)remo__tx_finish(commit->space, commit->id.coordinator, &commit->finish);
+    for (uint32_t i = commit->is_own; i < commit->count; i++)
+        if (commit->participants[i].needs_finish && &commit->participants[i] != informed) {
+            atomic_fetch_add(&commit->unfinished, 1);
+            atomic_store(&commit->participants[i].delivery, DUE);
+        }
+    if (has_departed)
+        add_loss(commit, informed);
+    pthread_mutex_unlock(&commit->mutex);
     for (uint32_t i = commit->is_own; i < commit->count; i++)
         send_finish(&commit->participants[i]);
+    const struct remo__tx_finish finish = {.id = commit->id, .commits = commits};
+    if (commit->is_own && commit->participants[0].needs_finish)
+        (void)remo__tx_finish(commit->space, commit->id.coordinator, &finish);
 }
 
 /* ---- PREPARE ---- */
+
+static int check_waits(const struct remo__tx_commit *commit) {
+    const struct remo__thread *thread = remo__thread(commit->space->node);
+    if (!thread)
+        return remo__last_code();
+    if (thread->handling && commit->count > commit->is_own)
+        return remo__fail(-EDEADLK, "cannot commit at other nodes in a SHORT handler or a `done` function");
+    return 0;
+}
 
 static void start_prepare(struct remo__tx_commit *commit, struct participant *participant) {
     struct remo_tx_space *space = commit->space;
@@ -231,8 +295,8 @@ static void start_prepare(struct remo__tx_commit *commit, struct participant *pa
                                              .reply_cap = sizeof participant->reply,
                                              .timeout_ns = space->node->op_timeout_ns};
     int rc = remo_rpc_start(space->rpc, &participant->call);
-    if (rc != 0)
-        participant->call.status = rc;
+    if (rc != 0) /* -EAGAIN would mean a conflict: the node has not opened the space */
+        participant->call.status = rc == -EAGAIN ? -ETIMEDOUT : rc;
 }
 
 /* Wait until the PREPAREs of other nodes have ended. */
@@ -251,8 +315,9 @@ static void await_replies(struct remo__tx_commit *commit) {
 static int end_prepare(struct participant *participant) {
     struct remo_rpc_op *call = &participant->call;
     int status = call->status;
-    bool is_unknown = call->fate == REMO_RPC_UNKNOWN && !remo__is_departure(status);
-    participant->may_be_prepared = is_unknown || status == REMO__TX_ANSWER_DONE;
+    /* also if the reply could not be sent, or is too long */
+    bool is_unknown = status < 0 && call->fate != REMO_RPC_NOT_SENT && !remo__is_departure(status);
+    participant->needs_finish = is_unknown || status == REMO__TX_ANSWER_DONE;
     participant->count = (uint32_t)(call->reply_bytes / sizeof participant->reply[0]);
     return status;
 }
@@ -275,7 +340,7 @@ static int prepare_here(struct remo_tx *tx, struct remo__tx_commit *commit, stru
         return rc;
     rc = remo__tx_prepare(commit->space, participant->node, commit->requests + participant->request_at,
                           participant->request_bytes, &found, participant->reply, &participant->count);
-    participant->may_be_prepared = rc == REMO__TX_ANSWER_DONE;
+    participant->needs_finish = rc == REMO__TX_ANSWER_DONE;
     if (rc < 0)
         return remo__fail(rc, "cannot commit: %s is being closed", remo_channel_name(commit->space->channel));
     return remo__tx_result(tx, (enum remo__tx_answer)rc, &found, participant->items);
@@ -316,11 +381,11 @@ static int prepare(struct remo_tx *tx, struct remo__tx_commit *commit) {
 /* Let the decider commit. Returns the status of the call. */
 static int call_decider(struct remo__tx_commit *commit, struct participant *decider) {
     struct remo_tx_space *space = commit->space;
-    commit->finish = (struct remo__tx_finish){.id = commit->id, .commits = true};
+    decider->finish = (struct remo__tx_finish){.id = commit->id, .commits = true};
     decider->call = (struct remo_rpc_op){.node = decider->node,
                                          .number = REMO__TX_FINISH,
-                                         .request = &commit->finish,
-                                         .request_bytes = sizeof commit->finish,
+                                         .request = &decider->finish,
+                                         .request_bytes = sizeof decider->finish,
                                          .timeout_ns = space->node->op_timeout_ns};
     int status = remo_rpc_start(space->rpc, &decider->call);
     if (status == 0)
@@ -329,40 +394,67 @@ static int call_decider(struct remo__tx_commit *commit, struct participant *deci
     return status;
 }
 
-/* The decider does not answer: this thread ends, and the calls of the entry continue. */
-static void leave_undecided(struct remo__tx_commit *commit, struct participant *decider) {
+/* The decider has answered late, or has departed. */
+static void decide_late(struct remo__tx_commit *commit, struct participant *decider, int status) {
+    finish_all(commit, status <= REMO__TX_ANSWER_DONE, decider, status < 0);
+}
+
+/* The decider does not answer: this thread ends, and the call continues. */
+static int leave_undecided(struct remo__tx_commit *commit, struct participant *decider) {
+    pthread_mutex_lock(&commit->mutex);
+    commit->commits = true;
     atomic_fetch_add(&commit->unfinished, 1);
     atomic_store(&commit->phase, DECIDING);
-    atomic_store(&decider->finishing, TO_FINISH);
+    atomic_store(&decider->delivery, DUE);
+    pthread_mutex_unlock(&commit->mutex);
     send_finish(decider);
+    return remo__fail(-ETIMEDOUT,
+                      "node %u does not answer: the transaction will be committed when it does, or fails",
+                      decider->node);
 }
 
 /* All owners have prepared, and the transaction is valid. Only this node, while it is up, or the decider can
  * decide; so the transaction is committed, also if the decider has failed. */
 static int decide(struct remo__tx_commit *commit) {
     struct participant *decider = &commit->participants[commit->is_own];
-    int status = commit->count > commit->is_own ? call_decider(commit, decider) : REMO__TX_ANSWER_DONE;
-    if (status == REMO__TX_ANSWER_DONE) {
-        finish_all(commit, true, decider);
+    const char *name = remo_channel_name(commit->space->channel);
+    if (commit->count == commit->is_own) {
+        finish_all(commit, true, NULL, false);
         return 0;
     }
-    if (status > 0 || decider->call.fate == REMO_RPC_NOT_SENT) {
-        finish_all(commit, false, NULL);
-        return status < 0 ? status
-                          : remo__fail(-EPROTO, "node %u has lost a transaction of %s: its memory is damaged",
-                                       decider->node, remo_channel_name(commit->space->channel));
+    int status = call_decider(commit, decider);
+    if (status == REMO__TX_ANSWER_DONE) {
+        finish_all(commit, true, decider, false);
+        return 0;
     }
-    if (!remo__is_departure(status)) {
-        leave_undecided(commit, decider);
-        return remo__fail(-ETIMEDOUT,
-                          "node %u does not answer: the transaction will be committed when it does, or fails",
-                          decider->node);
+    if (status < 0 && decider->call.fate != REMO_RPC_NOT_SENT && !remo__is_departure(status))
+        return leave_undecided(commit, decider);
+    if (status < 0 && decider->call.fate != REMO_RPC_NOT_SENT) {
+        finish_all(commit, true, decider, true);
+        return remo__fail(
+            status,
+            "the transaction is committed, but node %u has failed or closed %s: the keys that it "
+            "owned are lost",
+            decider->node, name);
     }
-    finish_all(commit, true, decider);
-    return remo__fail(status,
-                      "the transaction is committed, but node %u has failed or closed %s: the keys that it "
-                      "owned are lost",
-                      decider->node, remo_channel_name(commit->space->channel));
+    finish_all(commit, false, NULL, false);
+    return status < 0 ? remo__fail(status, "node %u cannot commit a transaction of %s", decider->node, name)
+                      : remo__fail(-EPROTO, "node %u has lost a transaction of %s: its memory is damaged",
+                                   decider->node, name);
+}
+
+static int run(struct remo_tx *tx, struct remo__tx_commit *commit) {
+    int rc = make_requests(commit, tx);
+    if (rc == 0)
+        rc = check_waits(commit);
+    if (rc == 0)
+        rc = prepare(tx, commit);
+    if (rc == 0)
+        rc = remo__tx_validate(tx, REMO__TX_READ_ONLY);
+    if (rc == 0)
+        return decide(commit);
+    finish_all(commit, false, NULL, false);
+    return rc;
 }
 
 int remo__tx_coordinate(struct remo_tx *tx) {
@@ -370,16 +462,10 @@ int remo__tx_coordinate(struct remo_tx *tx) {
     int rc = take_entry(tx->space, &commit);
     if (rc != 0)
         return rc;
-    rc = make_requests(commit, tx);
-    if (rc == 0)
-        rc = prepare(tx, commit);
-    if (rc == 0)
-        rc = remo__tx_validate(tx, REMO__TX_READ_ONLY);
-    if (rc == 0)
-        rc = decide(commit);
-    else
-        finish_all(commit, false, NULL);
+    rc = run(tx, commit);
     drop(commit);
+    if (rc != -EAGAIN)
+        tx->conflict_item = REMO__TX_NONE; /* that of one owner, if another one has failed */
     return rc;
 }
 
@@ -404,6 +490,7 @@ int remo__tx_open_commits(struct remo_tx_space *space) {
         return remo__fail(-ENOMEM, "no memory for a transaction space");
     for (uint32_t number = 0; number < REMO__TX_COMMITS_MAX; number++) {
         space->commits[number].space = space;
+        pthread_mutex_init(&space->commits[number].mutex, NULL);
         space->commits[number].id = (struct remo__tx_id){
             .sequence = remo__now_ns(), .coordinator = space->node->rank, .number = number};
     }
@@ -421,4 +508,10 @@ static int are_ended(void *ctx) {
 void remo__tx_await_commits(struct remo_tx_space *space) {
     if (space->commits && !are_ended(space))
         (void)remo__wait_attempt(space->node, are_ended, space, REMO_FOREVER);
+}
+
+void remo__tx_free_commits(struct remo_tx_space *space) {
+    for (uint32_t number = 0; space->commits && number < REMO__TX_COMMITS_MAX; number++)
+        pthread_mutex_destroy(&space->commits[number].mutex);
+    free(space->commits);
 }

@@ -51,7 +51,7 @@ static void set_record(struct remo_tx_space *space, struct remo__tx_record *reco
     record->asks_from = 0;
     record->asks_at_ns = 0;
     record->state = REMO__TX_RECORD_PREPARED;
-    atomic_fetch_add(&space->prepared, 1);
+    atomic_fetch_add(&space->unsettled, 1);
 }
 
 /* The number of deletes of a group proves later that a key was absent in between. */
@@ -82,6 +82,11 @@ static enum remo__tx_answer hold(struct remo__tx_steps *steps, void *ctx) {
     return answer;
 }
 
+static int refuse_now(struct remo__tx_conflict *ret_conflict) {
+    *ret_conflict = (struct remo__tx_conflict){.kind = REMO_TX_LOCKED};
+    return REMO__TX_ANSWER_CONFLICT;
+}
+
 int remo__tx_prepare(struct remo_tx_space *space, uint32_t coordinator, const void *message, size_t bytes,
                      struct remo__tx_conflict *ret_conflict, uint64_t *ret_deletes, uint32_t *ret_count) {
     struct remo__tx_prepare header;
@@ -97,6 +102,8 @@ int remo__tx_prepare(struct remo_tx_space *space, uint32_t coordinator, const vo
     struct remo__tx_record *record = &peer->records[header.id.number];
     if (atomic_load(&peer->is_cut_off) || atomic_load(&space->is_closing))
         answer = -ENOTCONN;
+    else if (record->is_unsettled || record->is_asking) /* of an earlier endpoint of the coordinator */
+        answer = refuse_now(ret_conflict);
     else if (record->state != REMO__TX_RECORD_PREPARED)
         answer = (int)remo__tx_steps_run(space, request, request_bytes, hold, &prepared, &steps);
     if (answer == REMO__TX_ANSWER_DONE)
@@ -122,7 +129,10 @@ void remo__tx_record_end(struct remo__tx_record *record, bool commits) {
                == REMO__TX_ANSWER_DONE)
         remo__tx_steps_grow(&steps);
     record->state = commits ? REMO__TX_RECORD_COMMITTED : REMO__TX_RECORD_NONE;
-    atomic_fetch_sub(&record->space->prepared, 1);
+    record->asks_from = 0;
+    record->is_unsettled = commits && atomic_load(&record->space->peers[record->id.coordinator].is_cut_off);
+    if (!record->is_unsettled)
+        atomic_fetch_sub(&record->space->unsettled, 1);
 }
 
 /* A FINISH that is repeated finds the transaction finished. */
@@ -142,6 +152,10 @@ enum remo__tx_answer remo__tx_finish(struct remo_tx_space *space, uint32_t coord
     enum remo__tx_answer answer = REMO__TX_ANSWER_MALFORMED;
     if (message->id.number >= REMO__TX_COMMITS_MAX)
         return answer;
+    if (message->lost > space->node->size)
+        return answer;
+    if (message->lost > 0 && !atomic_load(&space->peers[message->lost - 1].is_cut_off))
+        return REMO__TX_ANSWER_AGAIN;
     pthread_mutex_lock(&peer->mutex);
     if (!atomic_load(&peer->is_cut_off)) /* else resolve.c ends the record */
         answer = finish_record(&peer->records[message->id.number], message);

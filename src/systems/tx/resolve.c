@@ -95,13 +95,25 @@ static uint32_t next_to_ask(const struct remo__tx_record *record, const uint16_t
     return count;
 }
 
+/* The same for a record that is unsettled: an owner that has committed waits until all others have the
+ * outcome, before it may close the space. */
+static uint32_t next_to_settle(const struct remo__tx_record *record, const uint16_t *owners, uint32_t count) {
+    uint32_t i = record->asks_from;
+    while (i < count && (owners[i] == record->space->node->rank || is_cut_off(record->space, owners[i])))
+        i++;
+    return i;
+}
+
 /* Take the answer of the asked owner. The mutex is held. */
 static void take_answer(struct remo__tx_record *record, int status) {
     uint16_t owners[REMO_TX_ITEMS_MAX];
     uint32_t count = remo__tx_record_owners(record, owners), place = place_of(owners, count, record->asked);
-    if (status == REMO__TX_COMMITTED || status == REMO__TX_ABORTED)
+    bool has_outcome = status == REMO__TX_COMMITTED || status == REMO__TX_ABORTED;
+    if (has_outcome && record->is_unsettled)
+        record->asks_from = place + 1;
+    else if (has_outcome)
         remo__tx_record_end(record, status == REMO__TX_COMMITTED);
-    else if (status == REMO__TX_UNKNOWN && !record->question.is_decisive)
+    else if (!record->is_unsettled && status == REMO__TX_UNKNOWN && !record->question.is_decisive)
         record->asks_from = place + 1;
     else
         record->asks_at_ns = remo__now_ns() + PAUSE_NS;
@@ -114,26 +126,36 @@ static void on_answer(struct remo_rpc_op *call) {
     struct remo__tx_peer *peer = &space->peers[record->id.coordinator];
     pthread_mutex_lock(&peer->mutex);
     record->is_asking = false;
-    if (record->state == REMO__TX_RECORD_PREPARED)
+    if (record->state == REMO__TX_RECORD_PREPARED || record->is_unsettled)
         take_answer(record, call->status);
     pthread_mutex_unlock(&peer->mutex);
     remo__request_sweeps(space->node);
 }
 
+/* All others have the outcome, or have failed. */
+static void settle(struct remo__tx_record *record) {
+    record->is_unsettled = false;
+    atomic_fetch_sub(&record->space->unsettled, 1);
+}
+
 /* Decide what to do for a record; the mutex is held. Returns whether to start its call. */
 static bool advance(struct remo__tx_record *record) {
     uint16_t owners[REMO_TX_ITEMS_MAX];
-    if (record->state != REMO__TX_RECORD_PREPARED || record->is_asking || remo__now_ns() < record->asks_at_ns)
+    bool is_prepared = record->state == REMO__TX_RECORD_PREPARED;
+    if ((!is_prepared && !record->is_unsettled) || record->is_asking || remo__now_ns() < record->asks_at_ns)
         return false;
-    uint32_t count = remo__tx_record_owners(record, owners), next = next_to_ask(record, owners, count);
-    if (next == count) {
+    uint32_t count = remo__tx_record_owners(record, owners);
+    uint32_t own = place_of(owners, count, record->space->node->rank);
+    uint32_t next = is_prepared ? next_to_ask(record, owners, count) : next_to_settle(record, owners, count);
+    if (next == count && is_prepared)
         remo__tx_record_end(record, false);
+    else if (next == count)
+        settle(record);
+    if (next == count)
         return false;
-    }
     record->is_asking = true;
     record->asked = owners[next];
-    record->question = (struct remo__tx_question){
-        .id = record->id, .is_decisive = next < place_of(owners, count, record->space->node->rank)};
+    record->question = (struct remo__tx_question){.id = record->id, .is_decisive = is_prepared && next < own};
     return true;
 }
 
@@ -153,21 +175,32 @@ static void ask(struct remo__tx_record *record, struct remo__tx_peer *peer) {
     pthread_mutex_unlock(&peer->mutex);
 }
 
-/* Returns whether the record is still PREPARED. */
+/* Returns whether the record must still be resolved. */
 static bool resolve(struct remo__tx_peer *peer, uint32_t number) {
     pthread_mutex_lock(&peer->mutex);
     struct remo__tx_record *record = &peer->records[number];
     bool asks = advance(record);
-    bool is_left = record->state == REMO__TX_RECORD_PREPARED;
+    bool is_left = record->state == REMO__TX_RECORD_PREPARED || record->is_unsettled;
     pthread_mutex_unlock(&peer->mutex);
     if (asks)
         ask(record, peer);
     return is_left;
 }
 
+void remo__tx_unsettle(struct remo_tx_space *space, uint32_t coordinator) {
+    for (uint32_t number = 0; number < REMO__TX_COMMITS_MAX; number++) {
+        struct remo__tx_record *record = &space->peers[coordinator].records[number];
+        if (record->state != REMO__TX_RECORD_COMMITTED || record->is_unsettled)
+            continue;
+        record->is_unsettled = true;
+        record->asks_from = 0;
+        atomic_fetch_add(&space->unsettled, 1);
+    }
+}
+
 bool remo__tx_resolve_all(struct remo_tx_space *space) {
     bool is_left = false;
-    if (atomic_load(&space->prepared) == 0)
+    if (atomic_load(&space->unsettled) == 0)
         return false;
     for (uint32_t node = 0; node < space->node->size; node++)
         for (uint32_t number = 0; number < REMO__TX_COMMITS_MAX && is_cut_off(space, node); number++)

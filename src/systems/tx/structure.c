@@ -375,7 +375,7 @@ static int lookup_by_reads(struct remo_structure *structure, uint32_t owner,
         case REMO_LOOKUP_FOUND:
             if (!is_within(&item, data, place.bytes) || (is_tx && !is_item_of(structure, owner, item.offset)))
                 return 1;
-            if (!is_tx && (item.head & REMO__ITEM_LOCKED))
+            if ((item.head & REMO__ITEM_LOCKED) && (!is_tx || i + 1 < REMO_LOOKUP_READS_MAX))
                 break; /* its transaction may have changed another key already */
             *ret_evidence =
                 (struct remo__evidence){.proof = REMO__PROOF_HEAD, .offset = item.offset, .word = item.head};

@@ -49,8 +49,9 @@ static void on_cut_off(void *ctx, uint32_t node) {
     struct remo_tx_space *space = ctx;
     pthread_mutex_lock(&space->peers[node].mutex);
     atomic_store(&space->peers[node].is_cut_off, true);
+    remo__tx_unsettle(space, node);
     pthread_mutex_unlock(&space->peers[node].mutex);
-    if (atomic_load(&space->prepared) > 0)
+    if (atomic_load(&space->unsettled) > 0)
         remo__request_sweeps(space->node);
 }
 
@@ -127,9 +128,20 @@ int remo_tx_space_open(struct remo_channel *parent, const char *name,
     return 0;
 }
 
-static int is_unprepared(void *ctx) {
+static int is_settled(void *ctx) {
     const struct remo_tx_space *space = ctx;
-    return atomic_load(&space->prepared) == 0;
+    return atomic_load(&space->unsettled) == 0;
+}
+
+/* Refuse further PREPAREs, and wait until all transactions that are prepared here have ended. */
+static void settle(struct remo_tx_space *space) {
+    atomic_store(&space->is_closing, true);
+    for (uint32_t node = 0; space->peers && space->records && node < space->node->size; node++) {
+        pthread_mutex_lock(&space->peers[node].mutex); /* one that runs now is counted afterwards */
+        pthread_mutex_unlock(&space->peers[node].mutex);
+    }
+    if (!is_settled(space))
+        (void)remo__wait_attempt(space->node, is_settled, space, REMO_FOREVER);
 }
 
 static void free_space(struct remo_tx_space *space) {
@@ -137,7 +149,7 @@ static void free_space(struct remo_tx_space *space) {
         pthread_mutex_destroy(&space->peers[node].mutex);
     free(space->peers);
     free(space->records);
-    free(space->commits);
+    remo__tx_free_commits(space);
     free(space);
 }
 
@@ -145,9 +157,7 @@ void remo_tx_space_close(struct remo_tx_space *space) {
     if (!space)
         return;
     remo__tx_await_commits(space);
-    atomic_store(&space->is_closing, true);
-    if (!is_unprepared(space))
-        (void)remo__wait_attempt(space->node, is_unprepared, space, REMO_FOREVER);
+    settle(space);
     remo__thread_unobserve(space->node, &space->observer);
     if (space->rpc)
         remo__tx_resolve_stop(space);

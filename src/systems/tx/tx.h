@@ -68,6 +68,7 @@ enum remo__tx_answer {
     REMO__TX_ANSWER_DONE,
     REMO__TX_ANSWER_CONFLICT,
     REMO__TX_ANSWER_NO_ROOM,
+    REMO__TX_ANSWER_AGAIN, /* to FINISH: this node has not cut off the lost participant yet */
     REMO__TX_ANSWER_MALFORMED
 };
 
@@ -94,7 +95,9 @@ struct remo__tx_prepare {
 
 struct remo__tx_finish {
     struct remo__tx_id id;
-    uint32_t commits, reserved;
+    uint32_t commits;
+    uint32_t
+        lost; /* 1 + the rank of a participant that has departed; the receiver must have cut it off. 0: none */
 };
 
 /* RESOLVE. The status of the reply is an outcome. */
@@ -127,9 +130,10 @@ struct remo__tx_record {
     uint32_t asks_from;  /* index of the next owner to ask */
     uint64_t asks_at_ns; /* not before */
     bool is_asking;
+    bool is_unsettled; /* COMMITTED, its coordinator was cut off, and others may not have the outcome */
     struct remo__tx_question question;
     struct remo_rpc_op call;
-    char message[REMO_RPC_BYTES_MAX]; /* the PREPARE, while PREPARED */
+    char message[REMO_RPC_BYTES_MAX]; /* the PREPARE, unless NONE */
 };
 
 /* The transactions of one coordinator at this owner. */
@@ -148,7 +152,7 @@ struct remo_tx_space {
     struct remo_structure *structures[REMO_TX_STRUCTURES_MAX];
     uint32_t structure_count;
     _Atomic bool is_closing;
-    _Atomic uint32_t prepared;       /* records of this node in this state */
+    _Atomic uint32_t unsettled;      /* records of this node that are PREPARED or is_unsettled */
     struct remo__tx_peer *peers;     /* [size] */
     struct remo__tx_record *records; /* of all peers; their pages take no memory before their first use */
     struct remo__tx_commit *commits; /* [REMO__TX_COMMITS_MAX], likewise */
@@ -213,6 +217,8 @@ int remo__tx_handle_finish(void *ctx, const struct remo_rpc_request *request);
 enum remo__tx_outcome remo__tx_answer_question(struct remo_tx_space *space, uint32_t asker,
                                                const struct remo__tx_question *question);
 int remo__tx_handle_resolve(void *ctx, const struct remo_rpc_request *request);
+/* A coordinator was cut off. The mutex of its entry is held. */
+void remo__tx_unsettle(struct remo_tx_space *space, uint32_t coordinator);
 /* Continue to resolve the transactions of coordinators that have failed. Returns whether any is left. */
 bool remo__tx_resolve_all(struct remo_tx_space *space);
 /* The space closes: end all questions. */
@@ -266,6 +272,7 @@ bool remo__tx_continue_all(struct remo_tx_space *space);
 int remo__tx_open_commits(struct remo_tx_space *space);
 /* Wait until no commit is in progress. */
 void remo__tx_await_commits(struct remo_tx_space *space);
+void remo__tx_free_commits(struct remo_tx_space *space);
 
 /* ---- commit.c ---- */
 

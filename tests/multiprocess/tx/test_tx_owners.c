@@ -1,6 +1,6 @@
-/* test_tx_owners.c - transactions that change items of several owners, between real nodes: the cost of a commit,
- * absent keys, transfers between accounts of all nodes, and the failure of coordinators and owners in the middle
- * of a commit. */
+/* test_tx_owners.c - transactions that change items of several owners, between real nodes: the cost of a
+ * commit, absent keys, transfers between accounts of all nodes, and the failure of coordinators and owners in
+ * the middle of a commit. */
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -307,8 +307,8 @@ static int coordinator_fails(struct remo_node *node, void *ctx) {
     return close_place(&place);
 }
 
-/* Node 1, an owner, is killed while node 2 commits at the nodes 0 and 1. Each commit ends, and the keys of node
- * 0 are not locked afterwards. */
+/* Node 1, an owner, is killed while node 2 commits at the nodes 0 and 1. Each commit ends, and the keys of
+ * node 0 are not locked afterwards. */
 static int owner_fails(struct remo_node *node, void *ctx) {
     struct place place;
     pthread_t thread;
