@@ -96,8 +96,7 @@ struct remo__tx_prepare {
 struct remo__tx_finish {
     struct remo__tx_id id;
     uint32_t commits;
-    uint32_t
-        lost; /* 1 + the rank of a participant that has departed; the receiver must have cut it off. 0: none */
+    uint32_t lost; /* 1 + the rank of a participant that the receiver must have cut off; 0: none */
 };
 
 /* RESOLVE. The status of the reply is an outcome. */
