@@ -75,12 +75,21 @@ static int try_take(void *ctx) {
     return 0;
 }
 
+/* The same, in a wait, which drives the commits that have been decided. */
+static int continue_and_take(void *ctx) {
+    const struct search *search = ctx;
+    (void)remo_rpc_serve(search->space->rpc, 0); /* ends calls that are over */
+    (void)remo__tx_continue_all(search->space);
+    return try_take(ctx);
+}
+
 /* Take an entry. Waits while REMO__TX_COMMITS_MAX commits are in progress. */
 static int take_entry(struct remo_tx_space *space, struct remo__tx_commit **ret_commit) {
     struct search search = {.space = space};
     int rc = try_take(&search);
     if (rc == 0)
-        rc = remo__wait_attempt(space->node, try_take, &search, remo__deadline(space->node->op_timeout_ns));
+        rc = remo__wait_attempt(space->node, continue_and_take, &search,
+                                remo__deadline(space->node->op_timeout_ns));
     if (rc < 0)
         return rc;
     search.found->id.sequence++;
@@ -498,7 +507,10 @@ int remo__tx_open_commits(struct remo_tx_space *space) {
 }
 
 static int are_ended(void *ctx) {
-    const struct remo_tx_space *space = ctx;
+    struct remo_tx_space *space = ctx;
+    if (space->rpc)
+        (void)remo_rpc_serve(space->rpc, 0);
+    (void)remo__tx_continue_all(space);
     for (uint32_t number = 0; number < REMO__TX_COMMITS_MAX; number++)
         if (atomic_load(&space->commits[number].phase) != FREE)
             return 0;

@@ -129,7 +129,11 @@ int remo_tx_space_open(struct remo_channel *parent, const char *name,
 }
 
 static int is_settled(void *ctx) {
-    const struct remo_tx_space *space = ctx;
+    struct remo_tx_space *space = ctx;
+    if (space->rpc) {
+        (void)remo_rpc_serve(space->rpc, 0);
+        (void)remo__tx_resolve_all(space);
+    }
     return atomic_load(&space->unsettled) == 0;
 }
 
