@@ -57,57 +57,43 @@ struct remo__tx_commit {
 
 /* ---- entries ---- */
 
-struct search {
-    struct remo_tx_space *space;
-    struct remo__tx_commit *found;
-};
-
-static int try_take(void *ctx) {
-    struct search *search = ctx;
+static struct remo__tx_commit *try_take(struct remo_tx_space *space) {
     for (uint32_t number = 0; number < REMO__TX_COMMITS_MAX; number++) {
-        struct remo__tx_commit *commit = &search->space->commits[number];
         uint32_t expected = FREE;
-        if (atomic_compare_exchange_strong(&commit->phase, &expected, PREPARING)) {
-            search->found = commit;
-            return 1;
-        }
+        if (atomic_load(&space->commits[number].phase) == FREE
+            && atomic_compare_exchange_strong(&space->commits[number].phase, &expected, PREPARING))
+            return &space->commits[number];
     }
-    return 0;
+    return NULL;
 }
 
-/* The same, in a wait, which drives the commits that have been decided. */
-static int continue_and_take(void *ctx) {
-    const struct search *search = ctx;
-    (void)remo_rpc_serve(search->space->rpc, 0); /* ends calls that are over */
-    (void)remo__tx_continue_all(search->space);
-    return try_take(ctx);
-}
-
-/* Take an entry. Waits while REMO__TX_COMMITS_MAX commits are in progress. */
+/* Take an entry. While REMO__TX_COMMITS_MAX commits are in progress, this thread serves: their calls end. */
 static int take_entry(struct remo_tx_space *space, struct remo__tx_commit **ret_commit) {
-    struct search search = {.space = space};
-    int rc = try_take(&search);
-    if (rc == 0)
-        rc = remo__wait_attempt(space->node, continue_and_take, &search,
-                                remo__deadline(space->node->op_timeout_ns));
-    if (rc < 0)
-        return rc;
-    search.found->id.sequence++;
-    search.found->count = 0;
-    search.found->is_own = false;
-    search.found->requests_bytes = 0;
-    search.found->losses_count = 0;
-    atomic_store(&search.found->unfinished, 1);
-    *ret_commit = search.found;
+    uint64_t deadline_ns = remo__deadline(space->node->op_timeout_ns);
+    struct remo__tx_commit *commit;
+    while (!(commit = try_take(space))) {
+        if (remo__remaining_ns(deadline_ns) == 0)
+            return remo__fail(-ETIMEDOUT,
+                              "%u commits of this node at several owners have not ended: an owner is slow "
+                              "or paused; nothing has changed",
+                              REMO__TX_COMMITS_MAX);
+        int rc = remo__tx_serve(space);
+        if (rc != 0)
+            return rc;
+    }
+    commit->id.sequence++;
+    commit->count = 0;
+    commit->is_own = false;
+    commit->requests_bytes = 0;
+    commit->losses_count = 0;
+    atomic_store(&commit->unfinished, 1);
+    *ret_commit = commit;
     return 0;
 }
 
 static void drop(struct remo__tx_commit *commit) {
-    struct remo_node *node = commit->space->node;
-    if (atomic_fetch_sub(&commit->unfinished, 1) == 1) {
+    if (atomic_fetch_sub(&commit->unfinished, 1) == 1)
         atomic_store(&commit->phase, FREE);
-        remo__wake(node); /* a thread may wait for an entry, or to close the space */
-    }
 }
 
 /* ---- participants ---- */
@@ -493,6 +479,11 @@ bool remo__tx_continue_all(struct remo_tx_space *space) {
     return is_left;
 }
 
+int remo__tx_serve(struct remo_tx_space *space) {
+    (void)remo__tx_continue_all(space);
+    return remo_rpc_serve(space->rpc, REMO__NS_PER_MS);
+}
+
 int remo__tx_open_commits(struct remo_tx_space *space) {
     space->commits = calloc(REMO__TX_COMMITS_MAX, sizeof *space->commits);
     if (!space->commits)
@@ -506,20 +497,16 @@ int remo__tx_open_commits(struct remo_tx_space *space) {
     return 0;
 }
 
-static int are_ended(void *ctx) {
-    struct remo_tx_space *space = ctx;
-    if (space->rpc)
-        (void)remo_rpc_serve(space->rpc, 0);
-    (void)remo__tx_continue_all(space);
+static bool are_ended(const struct remo_tx_space *space) {
     for (uint32_t number = 0; number < REMO__TX_COMMITS_MAX; number++)
         if (atomic_load(&space->commits[number].phase) != FREE)
-            return 0;
-    return 1;
+            return false;
+    return true;
 }
 
 void remo__tx_await_commits(struct remo_tx_space *space) {
-    if (space->commits && !are_ended(space))
-        (void)remo__wait_attempt(space->node, are_ended, space, REMO_FOREVER);
+    while (space->rpc && !are_ended(space))
+        (void)remo__tx_serve(space);
 }
 
 void remo__tx_free_commits(struct remo_tx_space *space) {

@@ -128,24 +128,15 @@ int remo_tx_space_open(struct remo_channel *parent, const char *name,
     return 0;
 }
 
-static int is_settled(void *ctx) {
-    struct remo_tx_space *space = ctx;
-    if (space->rpc) {
-        (void)remo_rpc_serve(space->rpc, 0);
-        (void)remo__tx_resolve_all(space);
-    }
-    return atomic_load(&space->unsettled) == 0;
-}
-
 /* Refuse further PREPAREs, and wait until all transactions that are prepared here have ended. */
 static void settle(struct remo_tx_space *space) {
     atomic_store(&space->is_closing, true);
-    for (uint32_t node = 0; space->peers && space->records && node < space->node->size; node++) {
+    for (uint32_t node = 0; node < space->node->size; node++) {
         pthread_mutex_lock(&space->peers[node].mutex); /* one that runs now is counted afterwards */
         pthread_mutex_unlock(&space->peers[node].mutex);
     }
-    if (!is_settled(space))
-        (void)remo__wait_attempt(space->node, is_settled, space, REMO_FOREVER);
+    while (atomic_load(&space->unsettled) > 0)
+        (void)remo__tx_serve(space);
 }
 
 static void free_space(struct remo_tx_space *space) {
@@ -161,7 +152,8 @@ void remo_tx_space_close(struct remo_tx_space *space) {
     if (!space)
         return;
     remo__tx_await_commits(space);
-    settle(space);
+    if (space->rpc)
+        settle(space);
     remo__thread_unobserve(space->node, &space->observer);
     if (space->rpc)
         remo__tx_resolve_stop(space);

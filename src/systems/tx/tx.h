@@ -268,6 +268,8 @@ int remo__tx_check_shares(const struct remo_tx *tx);
 int remo__tx_coordinate(struct remo_tx *tx);
 /* Continue commits that have been decided. Returns whether any is left. */
 bool remo__tx_continue_all(struct remo_tx_space *space);
+/* Serve for a moment, and continue commits. A thread that waits for commits repeats it. */
+int remo__tx_serve(struct remo_tx_space *space);
 int remo__tx_open_commits(struct remo_tx_space *space);
 /* Wait until no commit is in progress. */
 void remo__tx_await_commits(struct remo_tx_space *space);
