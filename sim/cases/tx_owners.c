@@ -231,3 +231,37 @@ const struct sim_case sim_case_tx_moved = {.object = "tx",
                                            .after = after,
                                            .oracle = &oracle_tx,
                                            .relies_on_end = true};
+
+/* Node 0, the decider, and node 3, the coordinator, lose each other; then node 3 fails for all. */
+static void apart_body(void *state, uint32_t rank, uint32_t thread) {
+    const uint64_t put[STEPS_MAX] = {STEP(TX_PUT, 0, 10), STEP(TX_PUT, 1, 20), STEP(TX_PUT, 2, 30)},
+                   again[STEPS_MAX] = {STEP(TX_PUT, 1, 40), STEP(TX_PUT, 2, 50), STEP(TX_PUT, 0, 60)},
+                   more[STEPS_MAX] = {STEP(TX_PUT, 1, 70), STEP(TX_PUT, 2, 80)},
+                   read[STEPS_MAX] = {STEP(TX_READ, 0, 0), STEP(TX_READ, 1, 0), STEP(TX_READ, 2, 0)};
+    if (rank == 3) {
+        (void)sim_tx_transact(state, rank, thread, put);
+        (void)sim_tx_transact(state, rank, thread, again);
+        for (uint32_t i = 0; i < 3; i++)
+            (void)sim_tx_transact(state, rank, thread, more);
+    }
+    for (uint32_t i = 0; i < 4 && rank < 3; i++) {
+        if (rank == 1 && i == 1)
+            sim_part(0, 3, 300);
+        (void)sim_tx_transact(state, rank, thread, read);
+    }
+}
+
+const struct sim_case sim_case_tx_apart = {.object = "tx",
+                                           .name = "apart",
+                                           .about = "the coordinator and an owner lose each other first",
+                                           .nodes = 4,
+                                           .threads = 1,
+                                           .state_bytes = sizeof(struct tx_state),
+                                           .open = open_three,
+                                           .close = sim_tx_close,
+                                           .body = apart_body,
+                                           .after = after,
+                                           .oracle = &oracle_tx,
+                                           .profiles = "ibta_rc,rc_relaxed,efa,tcp,ofi",
+                                           .has_own_fault = true,
+                                           .relies_on_end = true};
