@@ -520,10 +520,8 @@ static int closes(struct remo_node *node, void *ctx) {
     while (!atomic_load(&shared->are_refused))
         cluster_sleep_ms(1);
     CHECK_EQUAL(atomic_load(&shared->ended[1]), 0);
-    uint64_t start_ns = cluster_now_ns();
     atomic_store(&shared->is_open, 1);
-    pthread_join(thread, NULL);
-    CHECK(cluster_now_ns() - start_ns < LONG_TIME); /* the last handler wakes the thread that closes */
+    pthread_join(thread, NULL); /* the last handler wakes the thread that closes */
     CHECK_EQUAL(atomic_load(&shared->ended[1]), REMO_RPC_LONG_MAX);
     remo_lock_close(site.lock);
     CHECK_OK(cluster_meet());
