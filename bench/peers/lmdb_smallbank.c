@@ -1,4 +1,5 @@
-/* lmdb_smallbank.c - the transactions of SmallBank on LMDB (lmdb_store.h). */
+/* lmdb_smallbank.c - the transactions of SmallBank on LMDB (lmdb_store.h). Each table is a database with
+ * integer keys. Processes that change rows wait for each other: LMDB has one writer at a time. */
 #include "bench/peers/lmdb_store.h"
 
 #define CUSTOMER_BYTES 256u /* 100 are used by the population */

@@ -1,5 +1,5 @@
-/* lmdb_store.h - what the benchmarks of LMDB share: processes that map one environment, and their transactions. A
- * function that fails prints a sentence, and ends the process. */
+/* lmdb_store.h - the environment of LMDB as one process uses it, and benchmarks that run transactions in it.
+ * A function that fails prints a sentence, and ends the process. */
 #pragma once
 
 #include <lmdb.h>

@@ -1,4 +1,5 @@
-/* runner.c - threads that run transactions (runner.h). */
+/* runner.c - threads that run transactions (runner.h). Each task has its own transaction object, and takes
+ * the next transaction when it has ended one. */
 #include "bench/tx/runner.h"
 
 #include <string.h>

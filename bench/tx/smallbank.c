@@ -22,7 +22,7 @@ struct accounts {
     struct smallbank_counts counts; /* of all points so far; at node 0 */
 };
 
-/* What each node reports after a point. */
+/* The report of a node after a point. */
 struct report {
     struct smallbank_counts counts;
     int64_t sum; /* of the accounts that it owns */
@@ -119,7 +119,11 @@ static int smallbank_fill(struct bench_job *job) {
         for (uint32_t i = 0; i < TX_CONFIGS && rc == 0; i++)
             rc = insert_own(&state->accounts[i], job->rank, customer);
     }
-    return rc == 0 ? remo_barrier_wait(job->barrier, REMO_FOREVER) : rc;
+    if (rc == 0)
+        rc = remo_barrier_wait(job->barrier, REMO_FOREVER);
+    if (rc == 0)
+        bench_touch(job);
+    return rc;
 }
 
 /* ---- transactions ---- */

@@ -1,4 +1,5 @@
-/* smallbank_rows.c - the transactions of SmallBank on any store (smallbank_rows.h). */
+/* smallbank_rows.c - the transactions of SmallBank on any store (smallbank_rows.h). Each body reads all rows
+ * before it changes one, and notes in the transaction what it adds to the sum of all accounts. */
 #include "bench/tx/smallbank_rows.h"
 
 #define HOT_CUSTOMERS_PERCENT 4u

@@ -71,7 +71,11 @@ static int tatp_fill(struct bench_job *job) {
         for (uint32_t i = 0; i < TX_CONFIGS && rc == 0; i++)
             rc = tatp_insert(&state->tables[i], job->rank, subscriber);
     }
-    return rc == 0 ? remo_barrier_wait(job->barrier, REMO_FOREVER) : rc;
+    if (rc == 0)
+        rc = remo_barrier_wait(job->barrier, REMO_FOREVER);
+    if (rc == 0)
+        bench_touch(job);
+    return rc;
 }
 
 /* ---- transactions ---- */
