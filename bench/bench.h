@@ -174,6 +174,9 @@ void *bench_mapping(struct bench_job *job, struct remo_region *region, uint32_t 
  * reading. */
 void *bench_scratch(struct bench_job *job);
 const void *bench_arena(struct bench_job *job, uint64_t *ret_bytes);
+/* Read a word of each page of the memory of all nodes, on mapped fabrics. So no measured operation waits for
+ * the first access of this process to a page. */
+void bench_touch(const struct bench_job *job);
 /* Return the next node. */
 uint32_t bench_target(const struct bench_job *job);
 /* Return how many nodes operate where one is enough. */

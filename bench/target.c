@@ -3,6 +3,8 @@
 #include "bench/bench.h"
 #include "remote/op.h"
 
+#define PAGE_BYTES 4096u
+
 uint32_t bench_target(const struct bench_job *job) {
     return (job->rank + 1) % job->size;
 }
@@ -23,6 +25,15 @@ const void *bench_arena(struct bench_job *job, uint64_t *ret_bytes) {
     uint32_t target = bench_target(job);
     *ret_bytes = atomic_load(&job->node->peers[target].mapped_bytes);
     return job->mapped ? remo__peer_base(job->node, target) : NULL;
+}
+
+void bench_touch(const struct bench_job *job) {
+    for (uint32_t node = 0; node < job->size && job->mapped; node++) {
+        const volatile char *base = remo__peer_base(job->node, node);
+        uint64_t bytes = atomic_load(&job->node->peers[node].mapped_bytes);
+        for (uint64_t at = 0; base && at < bytes; at += PAGE_BYTES)
+            (void)base[at];
+    }
 }
 
 uint32_t bench_active(const struct bench_options *options) {

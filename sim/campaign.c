@@ -69,11 +69,11 @@ static bool bears_refusals(const struct sim_case *test, const struct sim_profile
 /* Return whether the fault can occur on mapped memory. There no operation is in flight. Nothing prevents a
  * process from writing memory that it has mapped, and CPUs execute the atomics. So these objects rely on the
  * end of the process: on one machine a node does not fail before (bootstrap/control/control.h). */
-static bool occurs_mapped(const char *object, uint32_t fault) {
+static bool occurs_mapped(const struct sim_case *test, uint32_t fault) {
     static const char *const rely_on_end[] = {"lock", "queue", "kv", "heap"};
-    bool is_harmed = false;
+    bool is_harmed = test->relies_on_end;
     for (uint32_t i = 0; i < sizeof rely_on_end / sizeof rely_on_end[0]; i++)
-        is_harmed = is_harmed || strcmp(rely_on_end[i], object) == 0;
+        is_harmed = is_harmed || strcmp(rely_on_end[i], test->object) == 0;
     bool resumes = fault == SIM_ZOMBIE || fault == SIM_CUT;
     return fault != SIM_LOSE && fault != SIM_FAIL_COMPLETION && !(resumes && is_harmed);
 }
@@ -81,7 +81,7 @@ static bool occurs_mapped(const char *object, uint32_t fault) {
 /* A node closes after a failed operation, unless it continues: then it must have no other
  * thread. */
 static bool bears(const struct sim_case *test, const struct sim_profile *profile, uint32_t fault) {
-    if (profile->mapped && !occurs_mapped(test->object, fault))
+    if (profile->mapped && !occurs_mapped(test, fault))
         return false;
     bool may_fail = test->threads == 1 || test->continues_after_failure;
     return fault == SIM_NO_FAULT

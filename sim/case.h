@@ -27,6 +27,7 @@ struct sim_case {
     bool whole_only;              /* with a fault, only `after` and `check` judge, not the oracle */
     bool continues_after_failure; /* a node continues after a failed operation instead of leaving */
     bool has_own_fault;           /* injects its own fault; the campaign adds none */
+    bool relies_on_end;           /* on mapped memory a node has failed only when its process has ended */
     uint32_t fault_first;         /* faults strike this node and later ones only */
 };
 

@@ -6,7 +6,7 @@
  *          makes it valid when all participants have acknowledged. A delete marks the slot at its
  *          node, and then announces the removal. Announcements use one ring buffer per node. The
  *          service thread of each node applies them; on shared memory, so does a thread that waits
- *          for its own insert. The callbacks of that node's service thread may then run up to 0.1 ms
+ *          for its own insert. The callbacks of that node's service thread may then run up to 1 ms
  *          later.
  * Layout:  slot = {u64 generation|key length|state, key, copy, copy}, copy = {u64 checksum, u64
  *          version|length, value}. Key and values have their maximum length; a slot is rounded up

@@ -261,6 +261,13 @@ REMO_API int remo_rpc_start(struct remo_rpc *rpc, struct remo_rpc_op *call);
  * Errors: those of remo_rpc_call, and
  *   -EINVAL  `call` is NULL, has `done`, or was never started */
 REMO_API int remo_rpc_wait(struct remo_rpc_op *call);
+/* Wait until several calls of one service without `done` have ended, each by its own timeout at the latest,
+ * and return 0: their statuses are in the structs. Use it for calls that were started together: while a
+ * thread waits for one call that is queued, its other calls keep their slots, also if their replies have
+ * arrived. Takes time in proportion to `count` at each check.
+ * Errors: -EDEADLK and -EAGAIN as in remo_rpc_wait, and
+ *   -EINVAL  a call is NULL, has `done`, was never started, or belongs to another service */
+REMO_API int remo_rpc_wait_all(struct remo_rpc_op *const *calls, uint32_t count);
 /* Serve requests of this node, and return the status of a call without `done`. Does not wait. In a SHORT
  * handler or a `done` function it serves nothing.
  * Errors: those of remo_rpc_call, and

@@ -18,8 +18,9 @@
  * Cost:    lookup = 1 read, and 1 more for each read of an item that is torn, locked or reserved,
  *          REMO_LOOKUP_READS_MAX reads at most. Then 1 call (rpc.h), if the reads neither find the key nor
  *          prove it absent, or if there is no place to read. Change = 1 call. Keys that this node owns: no
- *          network operation. In a task (task.h), a lookup on mapped memory (shm) prefetches the place and
- *          yields once before each read. A lookup takes up to 24 KiB of the stack.
+ *          network operation, unless a transaction has locked them. In a task (task.h), a lookup on mapped
+ *          memory (shm) prefetches the place and yields once before each read. A lookup takes up to 24 KiB of
+ *          the stack.
  * Order:   linearizable, for each key.
  * Caches:  without hardware coherence (region.h) open returns -EOPNOTSUPP.
  * Failure: if the owner has failed or left, its items are lost: -EHOSTDOWN. After -EHOSTDOWN, -ENOTCONN or
@@ -118,9 +119,9 @@ struct remo_structure_type {
      * follows. After any error, insert and put return -ENOSPC. */
     int (*make)(void *ctx, const struct remo_structure_key *key, uint64_t *ret_offset);
     /* Make the item that make has chosen reachable: find returns it until unlink. The library makes it valid
-     * afterwards. If a transaction finds no room for another key, the library frees the item and calls
-     * unlink instead. For a read that begins after this function, lookup_end must not return ABSENT while
-     * the item is valid or reserved. */
+     * afterwards, perhaps in a later call, and then functions for other keys of the group may run before. If
+     * a transaction is aborted, the library frees the item and calls unlink instead. For a read that begins
+     * after this function, lookup_end must not return ABSENT while the item is valid or reserved. */
     void (*link)(void *ctx, const struct remo_structure_key *key, uint64_t offset);
     /* The item has become free: make it unreachable, and release its memory. */
     void (*unlink)(void *ctx, const struct remo_structure_key *key, uint64_t offset);
@@ -178,7 +179,9 @@ enum remo_lookup_way {
 
 /* Copy the value of the key to `value`. If the value is longer than `cap` bytes, copy nothing and return
  * -EMSGSIZE; *ret_value_bytes is its length in both cases. `value` may be NULL if `cap` is 0;
- * `ret_value_bytes` and `ret_way` may be NULL. Each read, and the call, block for op_timeout_ns at most.
+ * `ret_value_bytes` and `ret_way` may be NULL. Each read, and the call, block for op_timeout_ns at most. If a
+ * transaction has locked the key, also one of this node, the owner is called again after pauses of up to
+ * 1 ms, for op_timeout_ns.
  * Errors:
  *   -ENOENT     the key is absent
  *   -EMSGSIZE   the value is longer than `cap`, or the key is longer than key_bytes_max: then
@@ -186,7 +189,8 @@ enum remo_lookup_way {
  *   -EINVAL     the key is empty, an argument is NULL, or `owner` of the type returned no participant
  *   -EHOSTDOWN  the owner has failed or left
  *   -ENOTCONN   the owner has closed the structure
- *   -ETIMEDOUT  the owner does not answer, or has not opened the structure
+ *   -ETIMEDOUT  the owner does not answer, or has not opened the structure; or a transaction keeps the key
+ *               locked, because its node is slow or paused
  *   -EDEADLK    a call is needed, and the caller is a SHORT handler or a `done` function (rpc.h)
  *   -EPROTO     the owner opened another object under this name, or its memory is damaged
  *   others      those of remo_region_read and remo_rpc_call */
@@ -194,7 +198,8 @@ REMO_API int remo_structure_lookup(struct remo_structure *structure, const void 
                                    void *value, size_t cap, size_t *ret_value_bytes,
                                    enum remo_lookup_way *ret_way);
 /* Insert an absent key (insert), replace the value of a present key (update), or do what applies (put).
- * `value` may be NULL if `value_bytes` is 0. Blocks for op_timeout_ns at most.
+ * `value` may be NULL if `value_bytes` is 0. Blocks for op_timeout_ns at most, and if a transaction has
+ * locked the key, as a lookup.
  * Errors: those of remo_structure_lookup, and
  *   -EEXIST    insert: the key is present
  *   -ENOENT    update: the key is absent

@@ -8,16 +8,18 @@
  *          remo_channel_wait. For a table, pass remo_table_structure. Each thread or task opens a transaction
  *          object, and calls remo_tx_run with a function that reads and changes items. Or it calls
  *          remo_tx_begin, the functions that read and change items, and remo_tx_commit. See examples/bank.c.
- * Owners:  a transaction that only reads may read items of any owners. One that changes items may read and
- *          change items of one owner only (-EXDEV). In a table, `partition_bytes` selects which keys have
- *          the same owner.
+ * Owners:  a transaction reads and changes items of any owners. It is cheapest if all of them have one owner:
+ *          in a table, `partition_bytes` selects which keys have the same owner.
  * Cost:    network operations, if no item belongs to this node:
  *          - the first read of a key: a lookup (structure.h), normally 1 read. Later reads: none;
  *          - insert, update and delete: as a read of the key. put: none, but a delete after it: a lookup;
  *          - commit without changes: none for the key that was looked up last, unless it was locked. For
  *            each other present key: 1 read of 8 bytes, all at the same time. For each other absent key: the
  *            read or call that did not find it once more, one key after another;
- *          - commit with changes: 1 call (rpc.h).
+ *          - commit with changes, all keys have one owner: 1 call (rpc.h);
+ *          - commit with changes otherwise, if items of k other nodes change: k calls at the same time; the
+ *            validation of all keys that were only read; then 1 call, unless k is 0. k - 1 more calls follow,
+ *            for which the commit does not wait. A change of an item of this node needs no operation.
  *          So a transaction without changes that finds n keys normally takes n + (n - 1) reads.
  * Order:   strictly serializable: committed transactions, and the lookups and changes of structure.h, take
  *          effect one at a time, each between its start and its end.
@@ -30,19 +32,37 @@
  *          for remo_tx_check. So can the growth of a table. A put of a key that the transaction has not read
  *          causes none. Under permanent conflicts no transaction is guaranteed to succeed.
  * Caches:  see structure.h.
- * Failure: a node that fails leaves nothing to repair: only the owner applies changes. After -EHOSTDOWN,
- *          -ENOTCONN or -ETIMEDOUT of a commit with changes the outcome is unknown: either all changes are
- *          applied once, perhaps after the commit has returned, or none is applied.
+ * Locks:   a commit with changes at several owners locks the items that it changes, from its first calls
+ *          until the owners have the outcome. Meanwhile other transactions that use these items are in
+ *          conflict. Lookups and changes of these items wait (structure.h), except a lookup in a transaction
+ *          whose read finds the item. The commit itself never waits for a lock. At most 32 such commits of a
+ *          node run at the same time; others wait.
+ * Failure: a transaction is applied completely or not at all, on all nodes that are up. Items of a node that
+ *          fails are lost.
+ *          If the node that runs the transaction fails during a commit, the owners find out the outcome, and
+ *          unlock the items, some milliseconds after they have detected the failure. If it fails together
+ *          with the first other owner (the decider), they abort the transaction, unless one of them has
+ *          applied it; a lookup at the decider may have returned its changes before.
+ *          If an owner fails before it has prepared, the commit returns -EHOSTDOWN, and nothing has changed.
+ *          If the decider fails later, the transaction is committed, and the commit returns -EHOSTDOWN. If
+ *          another owner fails later, the commit returns 0.
+ *          After a -EHOSTDOWN, -ENOTCONN or -ETIMEDOUT of a commit with changes the outcome is unknown to the
+ *          caller, except that remo_last_error states it if it is known: all changes are applied, perhaps
+ *          after the commit has returned, or none is.
+ *          Close a space when no transaction of any node is in progress: a node that closes it counts as
+ *          failed for the transactions of others.
  * Threads: a transaction object is used by one thread or task at a time; different ones concurrently. Do
  *          not use transactions in a SHORT handler or a `done` function (rpc.h): they may wait, and only a
  *          call that is needed returns -EDEADLK. LONG handlers may use them. A change of a key by
  *          structure.h, or by another transaction object, is in conflict with a transaction of the same
  *          thread that has read it.
- * Memory:  a transaction object has about 24 KiB, and a space is one service of rpc.h. A call takes up to 32
- *          KiB of the stack.
+ * Memory:  a transaction object has about 24 KiB. A space is one service of rpc.h. It reserves 150 KiB of
+ *          address space per node of the job and 3 MiB once; most of it takes memory from its first use on. A
+ *          call takes up to 32 KiB of the stack.
  * Source:  Storm 5.3, 5.4. As in FaRM, items are locked only during the commit. Differs in: a commit
- *          validates absent keys too, but not the key that was looked up last; all keys of a transaction
- *          with changes have one owner. The proof: docs/internals/tx.md.
+ *          validates absent keys too, but not the key that was looked up last; one call commits if all
+ *          keys have one owner; owners find out the outcome without replicas. docs/internals/tx.md has
+ *          the proof.
  */
 #pragma once
 
@@ -75,8 +95,10 @@ struct remo_tx_space_options {
 REMO_API int remo_tx_space_open(struct remo_channel *parent, const char *name,
                                 const struct remo_tx_space_options *options,
                                 struct remo_tx_space **ret_space);
-/* Close the space, after its transaction objects; not in a handler or a `done` function (rpc.h). NULL has no
- * effect. Waits until the calls of peers that run here have returned. */
+/* Close the space, after its transaction objects; not in a handler or a `done` function (rpc.h). NULL has
+ * no effect. Waits until the calls of peers that run here have returned, until the owners of items have
+ * the outcome of the transactions of this node, and until this node has that of those that it has
+ * prepared. */
 REMO_API void remo_tx_space_close(struct remo_tx_space *space);
 /* Return the channel of the space, for remo_channel_wait; NULL if `space` is NULL. */
 REMO_API struct remo_channel *remo_tx_space_channel(struct remo_tx_space *space);
@@ -135,18 +157,19 @@ REMO_API int remo_tx_delete(struct remo_tx *tx, struct remo_structure *structure
  *   others   those of remo_structure_lookup */
 REMO_API int remo_tx_check(struct remo_tx *tx);
 /* Commit the transaction: validate what it has read, apply its changes, and end it. It ends after an error
- * too. Blocks: with changes for op_timeout_ns at most, without changes as remo_tx_check.
+ * too. Blocks: if all keys have one owner, and some change, for op_timeout_ns at most; without changes as
+ * remo_tx_check; otherwise for 3 op_timeout_ns more.
  * Errors:
  *   -EAGAIN     a key has changed since the transaction read it, or is locked: nothing has changed, see
  *               remo_tx_last_conflict. If that returns -ENOENT: too many threads use the node (node.h)
  *   -ENOSPC     no room at the owner for a new key; nothing has changed
- *   -EXDEV      it changes items, and has read or changed items of several owners; nothing has changed
- *   -EMSGSIZE   it changes items, and its request is longer than REMO_RPC_BYTES_MAX (rpc.h). The request has
- *               8 bytes; 24 bytes and the key for each key; and the last new value of each changed key.
+ *   -EMSGSIZE   it changes items, and its request to an owner is longer than REMO_RPC_BYTES_MAX (rpc.h). The
+ *               request has 8 bytes; 24 bytes and the key for each key; and the last new value of each
+ *               changed key. With changes at several owners: 32 bytes more, and 2 bytes for each owner.
  *               Nothing has changed
- *   -EHOSTDOWN  the owner has failed or left (see Failure)
- *   -ENOTCONN   the owner has closed the space (see Failure)
- *   -ETIMEDOUT  the owner does not answer (see Failure)
+ *   -EHOSTDOWN  an owner has failed or left (see Failure)
+ *   -ENOTCONN   an owner has closed the space (see Failure)
+ *   -ETIMEDOUT  an owner does not answer (see Failure), or 32 commits of this node have not ended
  *   -ESTALE     the transaction has not begun, or it has ended
  *   -EINVAL     `tx` is NULL
  *   others      those of remo_structure_lookup and remo_rpc_call */

@@ -1,29 +1,15 @@
 /* tx.c - transactions: all keys are one object, and each committed transaction is one call on it.
  * The keys 0 and 1 belong to node 0, and 2 and 3 to node 1. They meet in buckets of width 1. A transaction
  * whose commit fails may have been applied; one in conflict has not. */
+#include "sim/cases/tx.h"
+
 #include <errno.h>
-#include <remo/table.h>
-#include <remo/tx.h>
 #include <string.h>
 
-#include "sim/case.h"
 #include "sim/cases/directory.h"
-#include "sim/oracle.h"
 
 #define VALUE_WORDS 4u /* an item is more than a cache line */
-#define STEPS_MAX 4u
 #define ATTEMPTS_MAX 3u
-#define STEP(step, key, value) ((uint64_t)(step) << 12 | (uint64_t)(key) << 8 | (uint64_t)(value))
-
-struct tx_state {
-    struct remo_table *tables[SIM_NODES_MAX];
-    struct directory directories[SIM_NODES_MAX];
-    struct remo_structure *structures[SIM_NODES_MAX];
-    struct remo_tx_space *spaces[SIM_NODES_MAX];
-    struct remo_tx *txs[SIM_NODES_MAX][SIM_THREADS_MAX];
-    uint64_t keys[ORACLE_KEYS];
-    uint32_t value_words;
-};
 
 /* ---- open ---- */
 
@@ -45,8 +31,8 @@ static void open_space(struct tx_state *s, struct remo_node *node, uint32_t rank
         sim_opened(remo_tx_open(s->spaces[rank], &s->txs[rank][thread]), "open a transaction");
 }
 
-static void open_txs(void *state, struct remo_node *node, uint32_t rank, uint32_t width,
-                     uint32_t slots_percent, uint64_t capacity) {
+void sim_tx_open(void *state, struct remo_node *node, uint32_t rank, uint32_t width, uint32_t slots_percent,
+                 uint64_t capacity) {
     struct tx_state *s = state;
     const struct remo_table_options options = {.capacity = capacity,
                                                .capacity_max = 4,
@@ -59,6 +45,12 @@ static void open_txs(void *state, struct remo_node *node, uint32_t rank, uint32_
     s->structures[rank] = remo_table_structure(s->tables[rank]);
     s->value_words = VALUE_WORDS;
     open_space(s, node, rank);
+}
+
+static void open_txs(void *state, struct remo_node *node, uint32_t rank, uint32_t width,
+                     uint32_t slots_percent, uint64_t capacity) {
+    struct tx_state *s = state;
+    sim_tx_open(state, node, rank, width, slots_percent, capacity);
     choose_keys(s, s->tables[rank]);
 }
 
@@ -74,7 +66,7 @@ static void open_buckets(void *state, struct remo_node *node, uint32_t rank) {
     open_txs(state, node, rank, 1, 100, 4);
 }
 
-static void close_txs(void *state, uint32_t rank) {
+void sim_tx_close(void *state, uint32_t rank) {
     struct tx_state *s = state;
     for (uint32_t thread = 0; thread < SIM_THREADS_MAX; thread++)
         remo_tx_close(s->txs[rank][thread]);
@@ -159,14 +151,18 @@ static int attempt(struct tx_state *s, uint32_t rank, uint32_t thread, const uin
     return rc;
 }
 
-static void transact(void *state, uint32_t rank, uint32_t thread, const uint64_t *steps) {
-    for (uint32_t i = 0; i < ATTEMPTS_MAX; i++)
-        if (attempt(state, rank, thread, steps) != -EAGAIN)
-            return;
+int sim_tx_transact(void *state, uint32_t rank, uint32_t thread, const uint64_t *steps) {
+    int rc = -EAGAIN;
+    for (uint32_t i = 0; i < ATTEMPTS_MAX && rc == -EAGAIN; i++)
+        rc = attempt(state, rank, thread, steps);
+    return rc;
 }
 
-/* One step as a call of the structure. */
-static void call(void *state, uint32_t rank, uint64_t step) {
+static void transact(void *state, uint32_t rank, uint32_t thread, const uint64_t *steps) {
+    (void)sim_tx_transact(state, rank, thread, steps);
+}
+
+void sim_tx_call(void *state, uint32_t rank, uint64_t step, uint32_t depends_on) {
     uint64_t results = 0;
     uint32_t index = sim_begin(TX_RUN, 0, step, 0);
     int rc = run_step(state, rank, NULL, step, 0, &results);
@@ -176,7 +172,11 @@ static void call(void *state, uint32_t rank, uint64_t step) {
     }
     if (step >> 12 == TX_READ)
         sim_forget(index);
-    sim_require(sim_out(rank) || sim_excused(rank, SIM_ANY, rc), "call: %d (%s)", rc, remo_last_error());
+    sim_require(sim_out(rank) || sim_excused(rank, depends_on, rc), "call: %d (%s)", rc, remo_last_error());
+}
+
+static void call(void *state, uint32_t rank, uint64_t step) {
+    sim_tx_call(state, rank, step, SIM_ANY);
 }
 
 /* The surviving nodes can run transactions, unless an owner has failed. */
@@ -210,7 +210,7 @@ const struct sim_case sim_case_tx_pairs = {.object = "tx",
                                            .threads = 1,
                                            .state_bytes = sizeof(struct tx_state),
                                            .open = open_narrow,
-                                           .close = close_txs,
+                                           .close = sim_tx_close,
                                            .body = pairs_body,
                                            .after = after,
                                            .oracle = &oracle_tx};
@@ -236,7 +236,7 @@ const struct sim_case sim_case_tx_owners = {.object = "tx",
                                             .threads = 1,
                                             .state_bytes = sizeof(struct tx_state),
                                             .open = open_narrow,
-                                            .close = close_txs,
+                                            .close = sim_tx_close,
                                             .body = owners_body,
                                             .after = after,
                                             .oracle = &oracle_tx};
@@ -260,7 +260,7 @@ const struct sim_case sim_case_tx_absent = {.object = "tx",
                                             .threads = 1,
                                             .state_bytes = sizeof(struct tx_state),
                                             .open = open_narrow,
-                                            .close = close_txs,
+                                            .close = sim_tx_close,
                                             .body = absent_body,
                                             .after = after,
                                             .oracle = &oracle_tx};
@@ -286,7 +286,7 @@ const struct sim_case sim_case_tx_plain = {.object = "tx",
                                            .threads = 1,
                                            .state_bytes = sizeof(struct tx_state),
                                            .open = open_narrow,
-                                           .close = close_txs,
+                                           .close = sim_tx_close,
                                            .body = plain_body,
                                            .after = after,
                                            .oracle = &oracle_tx};
@@ -309,7 +309,7 @@ const struct sim_case sim_case_tx_threads = {.object = "tx",
                                              .threads = 2,
                                              .state_bytes = sizeof(struct tx_state),
                                              .open = open_wide,
-                                             .close = close_txs,
+                                             .close = sim_tx_close,
                                              .body = threads_body,
                                              .after = after,
                                              .oracle = &oracle_tx};
@@ -335,7 +335,7 @@ const struct sim_case sim_case_tx_groups = {.object = "tx",
                                             .threads = 2,
                                             .state_bytes = sizeof(struct tx_state),
                                             .open = open_buckets,
-                                            .close = close_txs,
+                                            .close = sim_tx_close,
                                             .body = groups_body,
                                             .after = after,
                                             .oracle = &oracle_tx};
@@ -373,7 +373,7 @@ const struct sim_case sim_case_tx_chain = {.object = "tx",
                                            .threads = 1,
                                            .state_bytes = sizeof(struct tx_state),
                                            .open = open_chain,
-                                           .close = close_txs,
+                                           .close = sim_tx_close,
                                            .body = chain_body,
                                            .oracle = &oracle_tx};
 
@@ -412,18 +412,25 @@ const struct sim_case sim_case_tx_growth = {.object = "tx",
                                             .threads = 1,
                                             .state_bytes = sizeof(struct tx_state),
                                             .open = open_growing,
-                                            .close = close_txs,
+                                            .close = sim_tx_close,
                                             .body = growth_body,
                                             .after = after,
                                             .oracle = &oracle_tx};
 
 /* ---- the structure of the tutorial ---- */
 
+struct directory_state {
+    struct tx_state tx;
+    struct directory directories[SIM_NODES_MAX];
+};
+
 /* Keys 0 and 1 have the same own slot; key 2 is of another group. */
 static void open_directory(void *state, struct remo_node *node, uint32_t rank) {
-    struct tx_state *s = state;
-    sim_opened(directory_open(remo_node_root(node), "directory", &s->directories[rank]), "open");
-    s->structures[rank] = s->directories[rank].structure;
+    struct directory_state *directories = state;
+    struct tx_state *s = &directories->tx;
+    struct directory *directory = &directories->directories[rank];
+    sim_opened(directory_open(remo_node_root(node), "directory", directory), "open");
+    s->structures[rank] = directory->structure;
     s->value_words = DIRECTORY_VALUE_WORDS;
     open_space(s, node, rank);
     for (uint32_t i = 0; i < ORACLE_KEYS; i++)
@@ -443,7 +450,7 @@ const struct sim_case sim_case_structure_tx = {.object = "structure",
                                                .about = "transactions that insert and delete a moved key",
                                                .nodes = 2,
                                                .threads = 1,
-                                               .state_bytes = sizeof(struct tx_state),
+                                               .state_bytes = sizeof(struct directory_state),
                                                .open = open_directory,
                                                .close = close_directory,
                                                .body = chain_body,
@@ -455,7 +462,7 @@ const struct sim_case sim_case_structure_absent = {
     .about = "transactions insert and delete two keys of one slot together",
     .nodes = 3,
     .threads = 1,
-    .state_bytes = sizeof(struct tx_state),
+    .state_bytes = sizeof(struct directory_state),
     .open = open_directory,
     .close = close_directory,
     .body = absent_body,

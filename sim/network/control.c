@@ -20,7 +20,9 @@
 /* Return whether the stream between two nodes has ended without an orderly close. */
 static bool is_lost(uint32_t node, uint32_t peer) {
     const struct sim_world *world = sim_world;
-    if (node == peer || !(world->crashed[peer] || world->lost[node] || world->lost[peer]))
+    bool is_parted = world->is_parted && node + peer == world->parted[0] + world->parted[1]
+                     && (node == world->parted[0] || node == world->parted[1]);
+    if (node == peer || !(world->crashed[peer] || world->lost[node] || world->lost[peer] || is_parted))
         return false;
     return !control_of(peer)->closed && !control_of(node)->closed;
 }

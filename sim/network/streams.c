@@ -26,6 +26,12 @@ static void lose_tail(struct sim_control *control, uint32_t peer) {
     sim_control_drop(control, peer, sim_choose(count + 1));
 }
 
+void sim_control_part(uint32_t node, uint32_t peer) {
+    lose_tail(control_of(peer), node);
+    lose_tail(control_of(node), peer);
+    sim_world->partings++;
+}
+
 void sim_control_lose(uint32_t node) {
     for (uint32_t peer = 0; peer < SIM_NODES_MAX; peer++) {
         if (peer == node || !control_of(peer))

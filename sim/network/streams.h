@@ -39,3 +39,5 @@ void sim_control_drop(struct sim_control *control, uint32_t peer, uint32_t kept)
 /* End the streams between this node and all peers at once. The last frames in flight may be lost;
  * both sides are notified of the end. */
 void sim_control_lose(uint32_t node);
+/* The same for the stream between two nodes. */
+void sim_control_part(uint32_t node, uint32_t peer);

@@ -20,6 +20,7 @@
 #define IDLE_JUMPS_MAX 4u              /* of POLL_NS each; then to the next deadline */
 #define HANG_JUMPS_MAX 64u
 #define SWEEP_JUMPS_MAX 128u
+#define SHORT_PAUSE_NS UINT64_C(2000000)
 #define SETUP_STEPS_MAX 2000000u
 
 static char *stacks[SIM_ACTORS_MAX]; /* kept for the next world */
@@ -56,7 +57,8 @@ static uint32_t possible(struct sim_step *steps) {
 }
 
 /* Advance time when no step is possible. Returns false if no step will ever be possible. The sweeps of a
- * service thread come last: nothing that is notified may need them. */
+ * service thread come last: nothing that is notified may need them. But if a thread pauses again and again
+ * for a short time, the sweeps that are due meanwhile happen. */
 static bool jump(void) {
     uint64_t next = UINT64_MAX;
     struct sim_world *world = sim_world;
@@ -71,8 +73,11 @@ static bool jump(void) {
             next = remo__min(next, actor->wake_at);
     }
     if (next == UINT64_MAX || world->idle_jumps > HANG_JUMPS_MAX)
-        return world->idle_jumps <= SWEEP_JUMPS_MAX && sim_net_sweep();
+        return world->idle_jumps <= SWEEP_JUMPS_MAX && sim_net_sweep(UINT64_MAX);
+    bool is_short = next <= world->now_ns + SHORT_PAUSE_NS;
     world->now_ns = remo__max(world->now_ns, next);
+    if (is_short)
+        (void)sim_net_sweep(world->now_ns);
     sim_trace("* time advances to %llu ns", (unsigned long long)world->now_ns);
     world->stirred = sim_net_count() > 0 ? UINT32_MAX : 0;
     return true;

@@ -9,7 +9,8 @@ const char *const sim_fault_names[SIM_FAULT_KINDS] = {
     "lose", "fail-post", "fail-completion", "fail-allocation", "refuse"};
 
 bool sim_out(uint32_t node) {
-    return sim_world->crashed[node] || sim_world->lost[node];
+    return sim_world->crashed[node] || sim_world->lost[node]
+           || (sim_world->is_parted && node == sim_world->parted[1]);
 }
 
 bool sim_any_out(void) {

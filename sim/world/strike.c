@@ -49,6 +49,29 @@ void sim_lose(uint32_t node) {
         sim_changed(i);
 }
 
+void sim_part(uint32_t low, uint32_t high, uint32_t steps) {
+    struct sim_world *world = sim_world;
+    if (world->is_parted || sim_any_out())
+        return;
+    sim_trace("* nodes %u and %u lose their stream", low, high);
+    world->is_parted = true;
+    world->parted[0] = low;
+    world->parted[1] = high;
+    world->parted_until = world->steps + steps;
+    sim_control_part(low, high);
+    sim_changed(low);
+    sim_changed(high);
+}
+
+static void end_parted(struct sim_world *world) {
+    uint32_t node = world->parted[1];
+    if (!world->is_parted || world->steps < world->parted_until || world->lost[node])
+        return;
+    sim_trace("* node %u ends its streams", node);
+    world->ends[node] = true;
+    sim_lose(node);
+}
+
 static void strike(void) {
     uint32_t node = sim_fault.node;
     switch (sim_fault.kind) {
@@ -75,6 +98,7 @@ static bool still_paused(const struct sim_world *world) {
 
 void sim_fault_due(void) {
     struct sim_world *world = sim_world;
+    end_parted(world);
     if (!world->running || world->fault_over || sim_fault.at == 0 || sim_fault.kind >= SIM_LOSE)
         return;
     if (world->steps + 1 < sim_fault.at && !sim_faults_over())

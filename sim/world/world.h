@@ -108,6 +108,9 @@ struct sim_world { /* allocated in the simulated heap, as all state of a schedul
     bool running;   /* a schedule runs, not the set-up */
     bool crashed[SIM_NODES_MAX], paused[SIM_NODES_MAX];
     bool lost[SIM_NODES_MAX];    /* its streams to all peers have ended; the node itself may still run */
+    bool is_parted;              /* sim_part was called, with .. */
+    uint32_t parted[2];          /* .. these nodes */
+    uint64_t parted_until;       /* this step */
     bool ends[SIM_NODES_MAX];    /* it is lost because it ends its streams */
     bool severed[SIM_NODES_MAX]; /* all its other traffic has ended too */
     bool hurt[SIM_NODES_MAX];    /* one of its operations was made to fail */

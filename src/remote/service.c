@@ -13,6 +13,9 @@
 #define IMMS_PER_POLL 64u
 #define SWEEP_NS REMO__NS_PER_MS /* between sweeps */
 #define SWEEP_DOUBLINGS_MAX 3u   /* of that time, while a sweep completes no operation */
+#define RECEIVED_OFTEN 4u        /* by other threads, during one rest */
+#define NEEDED_RARELY 4u         /* this thread, at most once while others receive 4 times */
+#define REST_DOUBLINGS_MAX 3u
 
 struct remo__service {
     struct remo_node *node;
@@ -20,38 +23,70 @@ struct remo__service {
     _Atomic bool is_closing;
 };
 
-/* Rest if other threads have received since the last time. Immediates are delivered afterwards. */
-static bool rest(const struct remo_node *node, uint32_t *relieved) {
+/* How long to rest. */
+struct rest {
+    uint32_t relieved; /* as found last */
+    uint32_t needed;   /* immediates since the last rest for which this thread had something to do */
+    uint32_t doublings;
+};
+
 #ifdef REMO_SIM
-    (void)node, (void)relieved; /* a schedule may let any thread rest */
+/* A schedule may let any thread rest. */
+static bool rest(const struct remo_node *node, struct rest *rest) {
+    (void)node, (void)rest;
     return false;
+}
 #else
-    const struct timespec pause = {.tv_nsec = REMO__SERVICE_REST_NS};
-    uint32_t before = *relieved;
-    *relieved = atomic_load_explicit(&node->threads->relieved, memory_order_relaxed);
-    return *relieved != before && nanosleep(&pause, NULL) == 0;
+/* Return the doublings of the next rest. Each rest interrupts a thread of this processor, so rests become
+ * longer while other threads receive often. Work that is left for this thread has waited, so after a rest
+ * with much of it they become shorter. */
+static uint32_t next_doublings(const struct rest *rest, uint32_t received) {
+    if (received < RECEIVED_OFTEN)
+        return 0;
+    if (rest->needed > received / NEEDED_RARELY)
+        return rest->doublings > 0 ? rest->doublings - 1 : 0;
+    return rest->doublings < REST_DOUBLINGS_MAX ? rest->doublings + 1 : rest->doublings;
+}
+
+/* Rest if other threads have received since the last time. Immediates are delivered afterwards. */
+static bool rest(const struct remo_node *node, struct rest *rest) {
+    uint32_t relieved = atomic_load_explicit(&node->threads->relieved, memory_order_relaxed);
+    uint32_t received = relieved - rest->relieved;
+    rest->doublings = next_doublings(rest, received);
+    rest->relieved = relieved;
+    rest->needed = 0;
+    const struct timespec pause = {.tv_nsec = (long)REMO__SERVICE_REST_NS << rest->doublings};
+    return received > 0 && nanosleep(&pause, NULL) == 0;
+}
 #endif
+
+/* Returns the number of immediates. */
+static int deliver(struct remo_node *node, struct rest *rest) {
+    struct remo__imm imms[IMMS_PER_POLL];
+    uint32_t needless = node->threads->needless;
+    int count = node->fabric->ops->imm_poll(node->fabric, imms, IMMS_PER_POLL);
+    for (int i = 0; i < count; i++)
+        node->hooks.immediate(node->hooks.ctx, imms[i].peer, imms[i].value);
+    if (count > 0)
+        remo__wake(node);
+    rest->needed += (uint32_t)count - (node->threads->needless - needless);
+    return count;
 }
 
 static void *serve(void *ctx) {
     struct remo__service *service = ctx;
     struct remo_node *node = service->node;
-    const struct remo__fabric_ops *ops = node->fabric->ops;
-    struct remo__imm imms[IMMS_PER_POLL];
-    uint32_t quiet = 0, doublings = 0, relieved = 0;
+    struct rest rests = {0};
+    uint32_t quiet = 0, doublings = 0;
     remo__wait_sleep_at_once();
     while (!atomic_load(&service->is_closing)) {
-        int count = ops->imm_poll(node->fabric, imms, IMMS_PER_POLL);
-        for (int i = 0; i < count; i++)
-            node->hooks.immediate(node->hooks.ctx, imms[i].peer, imms[i].value);
-        if (count > 0)
-            remo__wake(node);
+        int count = deliver(node, &rests);
         bool completed = false;
         bool sweeping =
             atomic_load(&node->threads->is_sweeping) && remo__slots_sweep(node, &quiet, &completed);
         uint64_t next_look_ns = remo__watch_look(node);
-        if (count == 0 && !rest(node, &relieved))
-            ops->imm_wait(node->fabric, sweeping ? SWEEP_NS << doublings : next_look_ns);
+        if (count == 0 && !rest(node, &rests))
+            node->fabric->ops->imm_wait(node->fabric, sweeping ? SWEEP_NS << doublings : next_look_ns);
         doublings = sweeping && !completed ? (uint32_t)remo__min(doublings + 1, SWEEP_DOUBLINGS_MAX) : 0;
     }
     return NULL;

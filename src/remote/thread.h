@@ -71,6 +71,7 @@ struct remo__threads {
     _Atomic uint32_t count;    /* entries of `of` that were ever used */
     uint32_t spins;            /* iterations of a wait before it yields (wait.c) */
     _Atomic uint32_t relieved; /* how often other threads have received for the service thread (service.h) */
+    uint32_t needless;         /* immediates for which the service thread had nothing to do (service.h) */
     struct remo__watch watch;
     _Atomic bool is_sweeping; /* the service thread drives operations that their threads do not (sweep.c) */
     struct remo__thread *of[REMO__THREADS_MAX];

@@ -1,6 +1,6 @@
-/* tx.c - fuzzes the requests that commit transactions, as their owner decodes and executes them: any bytes.
- * Invariant: an owner accesses nothing beyond the request and its share, and afterwards no item is locked or
- * reserved. */
+/* tx.c - fuzzes the messages that commit transactions, as an owner decodes and executes them: any bytes.
+ * Invariant: an owner accesses nothing beyond the message and its share, and afterwards no item is locked or
+ * reserved, unless the transaction is prepared. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +12,7 @@
 #define VALUE_BYTES_MAX 100u
 #define ITEMS 4u
 #define SEEDS 12u
+#define NODES 2u
 
 static struct remo_structure structure;
 
@@ -56,7 +57,13 @@ static const struct remo_structure_type type = {
 static struct remo_region share;
 static struct remo_structure structure = {
     .type = &type, .share = &share, .key_bytes_max = KEY_BYTES_MAX, .value_bytes_max = VALUE_BYTES_MAX};
-static struct remo_tx_space space = {.structures = {&structure}, .structure_count = 1};
+static struct remo_node node = {.size = NODES};
+static struct remo__tx_record records[NODES * REMO__TX_COMMITS_MAX];
+static struct remo__tx_peer peers[NODES] = {
+    {.mutex = PTHREAD_MUTEX_INITIALIZER, .records = records},
+    {.mutex = PTHREAD_MUTEX_INITIALIZER, .records = records + REMO__TX_COMMITS_MAX}};
+static struct remo_tx_space space = {
+    .node = &node, .peers = peers, .structures = {&structure}, .structure_count = 1};
 
 /* ---- requests ---- */
 
@@ -79,10 +86,16 @@ size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
     size_t bytes = sizeof header;
     if (n >= SEEDS)
         return 0;
+    if (n >= SEEDS / 2) { /* a PREPARE, with one other owner */
+        struct remo__tx_prepare prepare = {.id = {.sequence = n, .coordinator = 1}, .owners = 1};
+        memcpy(ret_data, &prepare, sizeof prepare);
+        memset(ret_data + sizeof prepare, 0, 8);
+        ret_data += sizeof prepare + 8;
+    }
     memcpy(ret_data, &header, sizeof header);
     for (uint32_t i = 0; i < header.items; i++)
         bytes += append(ret_data + bytes, n + i);
-    return bytes;
+    return n >= SEEDS / 2 ? bytes + sizeof(struct remo__tx_prepare) + 8 : bytes;
 }
 
 /* The items 0 and 1 have the keys "k" and "kk". */
@@ -99,17 +112,52 @@ static void fill_share(void) {
     }
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
+static void check_unlocked(void) {
+    for (uint32_t i = 0; i < ITEMS; i++)
+        assert(!(remo__load(structure.own + i * structure.item_bytes) & REMO__ITEM_LOCKED));
+}
+
+static void execute(const char *request, size_t bytes) {
     struct remo__tx_conflict conflict = {0};
+    enum remo__tx_answer answer = remo__tx_execute(&space, request, bytes, &conflict);
+    assert(answer != REMO__TX_ANSWER_CONFLICT || conflict.item < REMO_TX_ITEMS_MAX);
+    (void)answer;
+    check_unlocked();
+}
+
+/* Prepare, ask for the outcome, and finish; the last byte selects how. */
+static void prepare(const char *message, size_t bytes) {
+    struct remo__tx_conflict conflict = {0};
+    uint64_t deletes[REMO_TX_ITEMS_MAX];
+    uint32_t count = 0;
+    int answer = remo__tx_prepare(&space, 1, message, bytes, &conflict, deletes, &count);
+    assert(count <= REMO_TX_ITEMS_MAX);
+    if (answer != REMO__TX_ANSWER_DONE) {
+        check_unlocked();
+        return;
+    }
+    struct remo__tx_prepare header;
+    memcpy(&header, message, sizeof header);
+    struct remo__tx_finish finish = {.id = header.id, .commits = message[bytes - 1] & 1};
+    struct remo__tx_question question = {.id = header.id, .is_decisive = message[bytes - 1] >> 1 & 1};
+    question.id.coordinator = 1;
+    assert(remo__tx_prepare(&space, 1, message, bytes, &conflict, deletes, &count)
+           == REMO__TX_ANSWER_MALFORMED);
+    assert(remo__tx_answer_question(&space, 0, &question) == REMO__TX_PENDING);
+    assert(remo__tx_finish(&space, 1, &finish) == REMO__TX_ANSWER_DONE);
+    assert(remo__tx_answer_question(&space, 0, &question)
+           == (finish.commits ? REMO__TX_COMMITTED : REMO__TX_PENDING));
+    assert(atomic_load(&space.unsettled) == 0);
+    check_unlocked();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     structure.item_bytes = remo_structure_item_bytes(KEY_BYTES_MAX, VALUE_BYTES_MAX);
     fill_share();
     char *request = malloc(bytes + 1);
     memcpy(request, data, bytes);
-    enum remo__tx_answer answer = remo__tx_execute(&space, request, bytes, &conflict);
-    assert(answer != REMO__TX_ANSWER_CONFLICT || conflict.item < REMO_TX_ITEMS_MAX);
-    (void)answer;
-    for (uint32_t i = 0; i < ITEMS; i++)
-        assert(!(remo__load(structure.own + i * structure.item_bytes) & REMO__ITEM_LOCKED));
+    execute(request, bytes);
+    prepare(request, bytes);
     free(request);
     free(structure.own);
     return 0;

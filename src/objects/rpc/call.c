@@ -140,6 +140,58 @@ int remo_rpc_wait(struct remo_rpc_op *call) {
     return thread->handling ? fail_wait() : wait_call(call->own.rpc->transport, thread, call);
 }
 
+struct calls_wait {
+    struct remo__rpc_transport *transport;
+    struct remo_rpc_op *const *calls;
+    uint32_t count;
+};
+
+/* Check all of them: a reply that was taken frees its slot for a call that is queued. */
+static int are_over(void *ctx) {
+    const struct calls_wait *wait = ctx;
+    int all = 1;
+    for (uint32_t i = 0; i < wait->count; i++)
+        if (remo__rpc_is_in_flight(wait->calls[i]) && !remo__rpc_check_call(wait->transport, wait->calls[i]))
+            all = 0;
+    return all;
+}
+
+/* Return the first deadline of the calls that have not ended. */
+static uint64_t first_deadline(const struct calls_wait *wait) {
+    uint64_t deadline_ns = REMO_FOREVER;
+    for (uint32_t i = 0; i < wait->count; i++)
+        if (remo__rpc_is_in_flight(wait->calls[i]))
+            deadline_ns = remo__min(deadline_ns, wait->calls[i]->own.deadline_ns);
+    return deadline_ns;
+}
+
+static void abandon_expired(const struct calls_wait *wait) {
+    for (uint32_t i = 0; i < wait->count; i++)
+        if (remo__rpc_is_in_flight(wait->calls[i])
+            && remo__remaining_ns(wait->calls[i]->own.deadline_ns) == 0)
+            remo__rpc_abandon_call(wait->transport, wait->calls[i], -ETIMEDOUT);
+}
+
+int remo_rpc_wait_all(struct remo_rpc_op *const *calls, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++)
+        if (!calls || check_started(calls[i]) != 0 || calls[i]->done
+            || calls[i]->own.rpc != calls[0]->own.rpc)
+            return remo__fail(-EINVAL,
+                              "cannot wait for calls: one is NULL, has `done`, was never started, or "
+                              "belongs to another service");
+    if (count == 0)
+        return 0;
+    struct remo__thread *thread = remo__thread(calls[0]->own.rpc->node);
+    struct calls_wait wait = {calls[0]->own.rpc->transport, calls, count};
+    if (!thread)
+        return remo__last_code();
+    if (thread->handling && !are_over(&wait))
+        return fail_wait();
+    while (remo__rpc_wait(wait.transport, thread, are_over, &wait, first_deadline(&wait)) != 0)
+        abandon_expired(&wait);
+    return 0;
+}
+
 int remo_rpc_test(struct remo_rpc_op *call) {
     int rc = check_started(call);
     if (rc == 0 && call->done)

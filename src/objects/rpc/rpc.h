@@ -352,8 +352,8 @@ static inline void remo__rpc_undefer_end(bool has_begun) {
 /* Serve what has arrived: requests, replies to calls with `done`, chores. Returns whether there was any.
  * Never waits. No effect in a handler. */
 bool remo__rpc_poll(struct remo__rpc_transport *transport, struct remo__thread *thread);
-/* The same in the service thread: until nothing is left of what had arrived. */
-void remo__rpc_poll_all(struct remo__rpc_transport *transport, struct remo__thread *thread);
+/* The same, until nothing is left of what had arrived. */
+bool remo__rpc_poll_all(struct remo__rpc_transport *transport, struct remo__thread *thread);
 
 /* A wait of a thread that serves meanwhile. */
 struct remo__rpc_wait {

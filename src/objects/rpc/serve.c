@@ -319,9 +319,11 @@ bool remo__rpc_poll(struct remo__rpc_transport *transport, struct remo__thread *
 
 /* A sender that does not pause does not keep the service thread: requests that arrive later have another
  * immediate. */
-void remo__rpc_poll_all(struct remo__rpc_transport *transport, struct remo__thread *thread) {
-    for (uint32_t pass = 0; pass < PASSES_MAX && poll(transport, thread); pass++)
-        continue;
+bool remo__rpc_poll_all(struct remo__rpc_transport *transport, struct remo__thread *thread) {
+    uint32_t passes = 0;
+    while (passes < PASSES_MAX && poll(transport, thread))
+        passes++;
+    return passes > 0;
 }
 
 /* ---- waiting ---- */
@@ -338,7 +340,7 @@ static void leave_pollers(struct remo__rpc_wait *wait) {
     wait->is_poller = false;
     (void)remo__mapped_fetch_add(pollers(wait->transport), -UINT64_C(1));
     remo__mapped_fence_after_atomic();
-    remo__rpc_poll_all(wait->transport, wait->thread);
+    (void)remo__rpc_poll_all(wait->transport, wait->thread);
 }
 
 static void join_pollers(struct remo__rpc_wait *wait) {

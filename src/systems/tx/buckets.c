@@ -185,7 +185,7 @@ static void publish_page(struct remo_table *table, uint32_t page, uint64_t offse
     made->origin = remo__table_origin(table, page, offset);
     made->items_at = offset + remo__table_before(table->buckets, page) * table->bucket_bytes;
     atomic_store_explicit(&table->pages_count, page + 1, memory_order_release);
-    remo__store(remo__own_at(table->structure, table->directory_at) + UINT64_C(8) * page, offset);
+    remo__store(remo__own_at(table->structure, table->page_list_at) + UINT64_C(8) * page, offset);
     pthread_mutex_lock(&table->free_mutex);
     if (items > 0) {
         made->next[items - 1] = table->free_first;
@@ -380,7 +380,7 @@ static void divide(void *ctx, uint32_t group) {
     publish(table, division.from_at, level, has_chain);
     clean_old(&division);
     release_copied(&division);
-    remo__store(remo__own_at(table->structure, table->directory_at), (uint32_t)extent + 1);
+    remo__store(remo__own_at(table->structure, table->page_list_at), (uint32_t)extent + 1);
     atomic_store_explicit(&table->extent, remo__table_extent(table, (uint32_t)extent + 1),
                           memory_order_release);
 }
@@ -408,7 +408,7 @@ void remo__table_start_owner(struct remo_table *table) {
     if (table->levels == 0)
         return;
     table->structure->growth = &table->growth;
-    remo__store(remo__own_at(table->structure, table->directory_at), table->buckets);
+    remo__store(remo__own_at(table->structure, table->page_list_at), table->buckets);
 }
 
 void remo__table_close_owner(struct remo_table *table) {

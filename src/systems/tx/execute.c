@@ -1,249 +1,28 @@
-/* execute.c - the owner's side of transactions: it checks conditions and applies changes under mutexes.
- * Invariant: while an item has its new value and another one of the same transaction its old value, the other
- * one is locked or reserved, so a read of both shows that the transaction is not complete. */
-#include "systems/tx/tx.h"
+/* execute.c - the owner's side of a transaction whose keys have one owner: it checks the conditions and
+ * applies the changes in one call. */
+#include "systems/tx/steps.h"
 
-#include <errno.h>
-
-/* An item of a request, while the owner executes it. */
-struct step {
-    struct remo_structure *structure;
-    struct remo_structure_key key;
-    const char *value;
-    uint64_t offset; /* of its item, or REMO_STRUCTURE_NOWHERE */
-    uint64_t was_at; /* if the condition is SAME */
-    uint64_t had_head;
-    uint16_t value_bytes;
-    uint8_t op, condition;
-};
-
-struct steps {
-    uint32_t count, changes;
-    struct step step[REMO_TX_ITEMS_MAX];
-    uint32_t mutexes_count;
-    pthread_mutex_t *mutexes[REMO_TX_ITEMS_MAX]; /* ascending, without duplicates */
-};
-
-/* ---- decode ---- */
-
-static bool is_twice(const struct steps *steps, const struct step *step) {
-    for (uint32_t i = 0; i < steps->count; i++) {
-        const struct step *other = &steps->step[i];
-        if (other->key.hash == step->key.hash && other->structure == step->structure
-            && other->key.bytes == step->key.bytes
-            && memcmp(other->key.data, step->key.data, step->key.bytes) == 0)
-            return true;
-    }
-    return false;
-}
-
-/* Decode the item at *at of a request, and advance *at. */
-static bool decode_item(const struct remo_tx_space *space, const char *request, size_t bytes, size_t *at,
-                        struct step *ret_step) {
-    struct remo__tx_item_request header;
-    if (bytes - *at < sizeof header)
-        return false;
-    memcpy(&header, request + *at, sizeof header);
-    *at += sizeof header;
-    if (header.op >= REMO__TX_OPS || header.condition >= REMO__TX_CONDITIONS
-        || header.structure >= space->structure_count
-        || (size_t)header.key_bytes + header.value_bytes > bytes - *at)
-        return false;
-    struct remo_structure *structure = space->structures[header.structure];
-    const char *key = request + *at;
-    *at += (size_t)header.key_bytes + header.value_bytes;
-    if (header.key_bytes == 0 || header.key_bytes > structure->key_bytes_max
-        || header.value_bytes > structure->value_bytes_max)
-        return false;
-    *ret_step = (struct step){
-        .structure = structure,
-        .key = {.data = key, .bytes = header.key_bytes, .hash = XXH3_64bits(key, header.key_bytes)},
-        .value = key + header.key_bytes,
-        .was_at = header.offset,
-        .had_head = header.head,
-        .value_bytes = header.value_bytes,
-        .op = header.op,
-        .condition = header.condition};
-    return structure->type->owner(structure->ctx, &ret_step->key) == structure->rank;
-}
-
-/* An insert needs an absent key, and an update or a delete a present one. */
-static bool is_consistent(const struct step *step) {
-    switch ((enum remo__tx_op)step->op) {
-    case REMO__TX_INSERT: return step->condition == REMO__TX_ABSENT;
-    case REMO__TX_UPDATE:
-    case REMO__TX_DELETE: return step->condition == REMO__TX_SAME;
-    default: return true;
-    }
-}
-
-static bool decode(const struct remo_tx_space *space, const char *request, size_t bytes,
-                   struct steps *ret_steps) {
-    struct remo__tx_request header;
-    size_t at = sizeof header;
-    if (bytes < sizeof header)
-        return false;
-    memcpy(&header, request, sizeof header);
-    if (header.items > REMO_TX_ITEMS_MAX)
-        return false;
-    ret_steps->count = ret_steps->changes = ret_steps->mutexes_count = 0;
-    while (ret_steps->count < header.items) {
-        struct step *step = &ret_steps->step[ret_steps->count];
-        if (!decode_item(space, request, bytes, &at, step) || !is_consistent(step)
-            || is_twice(ret_steps, step))
-            return false;
-        ret_steps->changes += step->op != REMO__TX_CHECK;
-        ret_steps->count++;
-    }
-    return at == bytes;
-}
-
-/* ---- the mutexes of all groups ---- */
-
-static void add_mutex(struct steps *steps, pthread_mutex_t *mutex) {
-    uint32_t at = steps->mutexes_count;
-    while (at > 0 && (uintptr_t)steps->mutexes[at - 1] > (uintptr_t)mutex)
-        at--;
-    if (at > 0 && steps->mutexes[at - 1] == mutex)
-        return;
-    memmove(&steps->mutexes[at + 1], &steps->mutexes[at],
-            (steps->mutexes_count - at) * sizeof steps->mutexes[0]);
-    steps->mutexes[at] = mutex;
-    steps->mutexes_count++;
-}
-
-/* Lock them in the order of their addresses, so that two transactions never wait for each other, also if
- * their spaces have the same structures in different orders. */
-static void lock_groups(struct steps *steps) {
-    for (uint32_t i = 0; i < steps->count; i++)
-        add_mutex(steps, &remo__owner_group(steps->step[i].structure, &steps->step[i].key)->mutex);
-    for (uint32_t i = 0; i < steps->mutexes_count; i++)
-        pthread_mutex_lock(steps->mutexes[i]);
-}
-
-static void unlock_groups(const struct steps *steps) {
-    for (uint32_t i = steps->mutexes_count; i-- > 0;)
-        pthread_mutex_unlock(steps->mutexes[i]);
-}
-
-/* ---- conditions ---- */
-
-static bool refuse(struct remo__tx_conflict *ret_conflict, uint32_t item, enum remo_tx_conflict_kind kind) {
-    *ret_conflict = (struct remo__tx_conflict){.item = item, .kind = kind};
-    return false;
-}
-
-/* Return whether the condition of a step is true. Its item was searched. */
-static bool is_met(const struct step *step, uint32_t index, struct remo__tx_conflict *ret_conflict) {
-    bool is_present = step->offset != REMO_STRUCTURE_NOWHERE;
-    if (step->condition == REMO__TX_ABSENT)
-        return !is_present || refuse(ret_conflict, index, REMO_TX_APPEARED);
-    if (step->condition == REMO__TX_ALWAYS)
-        return true;
-    return (is_present && step->offset == step->was_at
-            && remo__load(remo__own_at(step->structure, step->offset)) == step->had_head)
-           || refuse(ret_conflict, index, REMO_TX_CHANGED);
-}
-
-static enum remo__tx_answer check(struct steps *steps, struct remo__tx_conflict *ret_conflict) {
-    for (uint32_t i = 0; i < steps->count; i++) {
-        struct step *step = &steps->step[i];
-        if (!remo__owner_search(step->structure, &step->key, &step->offset))
-            return REMO__TX_ANSWER_MALFORMED;
-        if (!is_met(step, i, ret_conflict))
-            return REMO__TX_ANSWER_CONFLICT;
-    }
-    return REMO__TX_ANSWER_DONE;
-}
-
-/* ---- changes ---- */
-
-static bool is_insert(const struct step *step) {
-    return step->op == REMO__TX_INSERT
-           || (step->op == REMO__TX_PUT && step->offset == REMO_STRUCTURE_NOWHERE);
-}
-
-/* Reserve the items of new keys. A failure frees those that were reserved. */
-static enum remo__tx_answer reserve(struct steps *steps) {
-    for (uint32_t i = 0; i < steps->count; i++) {
-        struct step *step = &steps->step[i];
-        if (!is_insert(step))
-            continue;
-        enum remo__item_answer answer =
-            remo__owner_reserve(step->structure, &step->key, step->value, step->value_bytes, &step->offset);
-        if (answer == REMO__ANSWER_DONE) {
-            step->op = REMO__TX_INSERT;
-            continue;
-        }
-        while (i-- > 0)
-            if (steps->step[i].op == REMO__TX_INSERT)
-                remo__owner_release(steps->step[i].structure, &steps->step[i].key, steps->step[i].offset);
-        return answer == REMO__ANSWER_NO_ROOM ? REMO__TX_ANSWER_NO_ROOM : REMO__TX_ANSWER_MALFORMED;
-    }
-    return REMO__TX_ANSWER_DONE;
-}
-
-/* Lock the other items that change. One change alone needs no lock. */
-static void lock_items(const struct steps *steps) {
-    for (uint32_t i = 0; i < steps->count && steps->changes > 1; i++)
-        if (steps->step[i].op != REMO__TX_CHECK && steps->step[i].op != REMO__TX_INSERT)
-            remo__owner_lock(steps->step[i].structure, steps->step[i].offset);
-}
-
-static void apply(const struct steps *steps) {
-    for (uint32_t i = 0; i < steps->count; i++) {
-        const struct step *step = &steps->step[i];
-        switch ((enum remo__tx_op)step->op) {
-        case REMO__TX_INSERT: remo__owner_complete(step->structure, step->offset); break;
-        case REMO__TX_UPDATE:
-        case REMO__TX_PUT:
-            remo__owner_replace(step->structure, &step->key, step->offset, step->value, step->value_bytes);
-            break;
-        case REMO__TX_DELETE: remo__owner_delete(step->structure, &step->key, step->offset); break;
-        default: break;
-        }
-    }
-}
-
-static enum remo__tx_answer execute(struct steps *steps, struct remo__tx_conflict *ret_conflict) {
-    enum remo__tx_answer answer = check(steps, ret_conflict);
-    if (answer == REMO__TX_ANSWER_DONE)
-        answer = reserve(steps);
+static enum remo__tx_answer execute(struct remo__tx_steps *steps, void *ctx) {
+    enum remo__tx_answer answer = remo__tx_steps_check(steps, ctx);
+    if (answer == REMO__TX_ANSWER_DONE) /* one change alone needs no lock */
+        answer = remo__tx_steps_hold(steps, steps->changes > 1);
     if (answer != REMO__TX_ANSWER_DONE)
         return answer;
-    lock_items(steps);
-    apply(steps);
+    remo__tx_steps_apply(steps);
     remo__mapped_fence(); /* place the changes before this thread, or a caller, reads what others change */
     return REMO__TX_ANSWER_DONE;
 }
 
-/* Let the structure of a new key grow. Returns whether to try again. */
-static bool make_room(const struct steps *steps) {
-    for (uint32_t i = 0; i < steps->count; i++)
-        if (is_insert(&steps->step[i]) && remo__owner_make_room(steps->step[i].structure))
-            return true;
-    return false;
-}
-
 enum remo__tx_answer remo__tx_execute(struct remo_tx_space *space, const void *request, size_t bytes,
                                       struct remo__tx_conflict *ret_conflict) {
-    struct steps steps;
-    enum remo__tx_answer answer;
-    uint32_t attempts = 0;
-    do { /* decode again: an attempt changes the steps */
-        if (!decode(space, request, bytes, &steps))
-            return REMO__TX_ANSWER_MALFORMED;
-        lock_groups(&steps);
-        answer = execute(&steps, ret_conflict);
-        unlock_groups(&steps);
-    } while (answer == REMO__TX_ANSWER_NO_ROOM && attempts++ < REMO__ROOM_ATTEMPTS_MAX && make_room(&steps));
-    for (uint32_t i = 0; i < steps.count && answer == REMO__TX_ANSWER_DONE; i++)
-        if (steps.step[i].op == REMO__TX_INSERT)
-            remo__owner_grow(steps.step[i].structure);
+    struct remo__tx_steps steps;
+    enum remo__tx_answer answer = remo__tx_steps_run(space, request, bytes, execute, ret_conflict, &steps);
+    if (answer == REMO__TX_ANSWER_DONE)
+        remo__tx_steps_grow(&steps);
     return answer;
 }
 
-int remo__tx_handle(void *ctx, const struct remo_rpc_request *request) {
+int remo__tx_handle_execute(void *ctx, const struct remo_rpc_request *request) {
     char copy[REMO_RPC_BYTES_MAX]; /* the caller could change the request in its ring */
     struct remo__tx_conflict conflict = {0};
     if (request->bytes > sizeof copy)

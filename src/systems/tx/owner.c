@@ -97,6 +97,11 @@ void remo__owner_lock(struct remo_structure *structure, uint64_t offset) {
     remo__store(at, remo__load(at) | REMO__ITEM_LOCKED);
 }
 
+void remo__owner_unlock(struct remo_structure *structure, uint64_t offset) {
+    char *at = remo__own_at(structure, offset);
+    remo__store(at, remo__load(at) & ~REMO__ITEM_LOCKED);
+}
+
 enum remo__item_answer remo__owner_reserve(struct remo_structure *structure,
                                            const struct remo_structure_key *key, const void *value,
                                            size_t value_bytes, uint64_t *ret_offset) {
@@ -161,6 +166,8 @@ static enum remo__item_answer execute(struct remo_structure *structure, enum rem
         return REMO__ANSWER_MALFORMED;
     bool is_present = offset != REMO_STRUCTURE_NOWHERE;
     found->item.offset = offset;
+    if (is_present && (remo__load(remo__own_at(structure, offset)) & REMO__ITEM_LOCKED))
+        return REMO__ANSWER_BUSY;
     if (op == REMO__ITEM_INSERT && is_present)
         return REMO__ANSWER_PRESENT;
     if (op == REMO__ITEM_INSERT || (op == REMO__ITEM_PUT && !is_present))
@@ -252,8 +259,9 @@ void remo__owner_copy(struct remo_structure *structure, uint64_t from, uint64_t 
     char *at = remo__own_at(structure, to);
     size_t bytes = copy_image(structure, from, image);
     uint64_t damage = remo__load(was + REMO__ITEM_SEAL_AT) ^ remo__item_seal(remo__load(was), image, bytes);
+    uint64_t state = remo__load(was) & REMO__ITEM_STATE;
     uint64_t head = (remo__load(at) & ~(REMO__ITEM_STATE | REMO__ITEM_MARK)) + REMO__ITEM_VERSION
-                    + (mark << REMO__ITEM_MARK_SHIFT) + REMO__ITEM_VALID;
+                    + (mark << REMO__ITEM_MARK_SHIFT) + state;
     remo__copy_to(at + REMO__ITEM_SIZES_AT, image, bytes);
     remo__store(at + REMO__ITEM_SEAL_AT, remo__item_seal(head, image, bytes) ^ damage);
     remo__store(at, head);

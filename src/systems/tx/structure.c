@@ -7,6 +7,8 @@
 #include <stdlib.h>
 
 #define NAME_CHARACTERS_MAX 47u
+#define PAUSE_NS_MIN UINT64_C(1000) /* of a caller that finds an item locked */
+#define PAUSE_NS_MAX UINT64_C(1000000)
 
 /* ---- open ---- */
 
@@ -152,7 +154,7 @@ enum remo_item_state remo_item_read(const struct remo_structure *structure,
     if (key_bytes != key->bytes || memcmp(item + REMO__ITEM_KEY_AT, key->data, key_bytes) != 0)
         return REMO_ITEM_OTHER;
     if (!remo__item_is_valid(head))
-        return REMO_ITEM_TORN; /* reserved for the key; a call to the owner waits for the end of the insert */
+        return REMO_ITEM_TORN; /* reserved for the key: call the owner until its transaction has ended */
     *ret_item = (struct remo_item){.offset = offset,
                                    .head = head,
                                    .key = item + REMO__ITEM_KEY_AT,
@@ -203,6 +205,7 @@ static int result_of(const struct remo_structure *structure, enum remo__item_ans
     case REMO__ANSWER_DONE: return 0;
     case REMO__ANSWER_ABSENT: return remo__fail_static(-ENOENT, "the key is absent");
     case REMO__ANSWER_PRESENT: return remo__fail_static(-EEXIST, "the key is present");
+    case REMO__ANSWER_BUSY: return remo__fail_static(-EBUSY, "a transaction has locked the key");
     case REMO__ANSWER_NO_ROOM:
         return remo__fail(-ENOSPC,
                           "no room in %s at the owner of the key: delete keys, or open it with more "
@@ -229,10 +232,10 @@ static int return_value(const void *from, size_t bytes, void *value, size_t cap,
 
 /* ---- calls ---- */
 
-/* Call the owner. Returns 0 and its answer, or an error. */
-static int call(struct remo_structure *structure, uint32_t owner, enum remo__item_op op,
-                const struct remo_structure_key *key, const void *value, size_t value_bytes, void *reply,
-                size_t cap, size_t *ret_reply_bytes, enum remo__item_answer *ret_answer) {
+/* Call the owner once. Returns 0 and its answer, or an error. */
+static int call_once(struct remo_structure *structure, uint32_t owner, enum remo__item_op op,
+                     const struct remo_structure_key *key, const void *value, size_t value_bytes, void *reply,
+                     size_t cap, size_t *ret_reply_bytes, enum remo__item_answer *ret_answer) {
     struct remo__item_request header = {
         .op = op, .key_bytes = (uint16_t)key->bytes, .value_bytes = (uint16_t)value_bytes};
     char request[sizeof header + REMO_ITEM_BYTES_MAX];
@@ -253,6 +256,35 @@ static int call(struct remo_structure *structure, uint32_t owner, enum remo__ite
     return 0;
 }
 
+/* The item of the key is locked or reserved. Pause before the next call. */
+static int pause_for(const struct remo_structure *structure, uint64_t *pause_ns, uint64_t deadline_ns) {
+    if (remo__now_ns() >= deadline_ns)
+        return remo__fail(
+            -ETIMEDOUT, "a transaction has locked the key for op_timeout_ns: its node is slow or paused (%s)",
+            remo_channel_name(structure->share->channel));
+    int rc = remo_task_sleep(structure->node, *pause_ns);
+    *pause_ns = remo__min(2 * *pause_ns, PAUSE_NS_MAX);
+    return rc;
+}
+
+/* Call the owner, again while the item of the key is busy. Returns 0 and its answer, or an error. */
+static int call(struct remo_structure *structure, uint32_t owner, enum remo__item_op op,
+                const struct remo_structure_key *key, const void *value, size_t value_bytes, void *reply,
+                size_t cap, size_t *ret_reply_bytes, enum remo__item_answer *ret_answer) {
+    uint64_t deadline_ns = 0, pause_ns = PAUSE_NS_MIN;
+    for (;;) {
+        int rc =
+            call_once(structure, owner, op, key, value, value_bytes, reply, cap, ret_reply_bytes, ret_answer);
+        if (rc != 0 || remo__likely(*ret_answer != REMO__ANSWER_BUSY))
+            return rc;
+        if (deadline_ns == 0)
+            deadline_ns = remo__deadline(structure->node->op_timeout_ns);
+        rc = pause_for(structure, &pause_ns, deadline_ns);
+        if (rc != 0)
+            return rc;
+    }
+}
+
 static bool is_item_of(const struct remo_structure *structure, uint32_t owner, uint64_t offset) {
     return offset % 8 == 0 && remo__structure_contains(structure, owner, offset, structure->item_bytes);
 }
@@ -268,15 +300,16 @@ static int return_found(const struct remo_structure *structure, enum remo__item_
     return result_of(structure, answer);
 }
 
+/* `waits`: while the item is locked or reserved; otherwise -EBUSY. */
 static int lookup_by_call(struct remo_structure *structure, uint32_t owner,
                           const struct remo_structure_key *key, void *value, size_t cap,
-                          size_t *ret_value_bytes, struct remo__evidence *ret_evidence) {
+                          size_t *ret_value_bytes, bool waits, struct remo__evidence *ret_evidence) {
     struct remo__item_reply item = {0};
     char reply[sizeof item + REMO_ITEM_BYTES_MAX];
     size_t reply_bytes = 0;
     enum remo__item_answer answer;
-    int rc =
-        call(structure, owner, REMO__ITEM_LOOKUP, key, NULL, 0, reply, sizeof reply, &reply_bytes, &answer);
+    int rc = (waits ? call : call_once)(structure, owner, REMO__ITEM_LOOKUP, key, NULL, 0, reply,
+                                        sizeof reply, &reply_bytes, &answer);
     if (rc != 0)
         return rc;
     if (reply_bytes < sizeof item)
@@ -342,7 +375,7 @@ static int lookup_by_reads(struct remo_structure *structure, uint32_t owner,
         case REMO_LOOKUP_FOUND:
             if (!is_within(&item, data, place.bytes) || (is_tx && !is_item_of(structure, owner, item.offset)))
                 return 1;
-            if (!is_tx && (item.head & REMO__ITEM_LOCKED))
+            if ((item.head & REMO__ITEM_LOCKED) && (!is_tx || i + 1 < REMO_LOOKUP_READS_MAX))
                 break; /* its transaction may have changed another key already */
             *ret_evidence =
                 (struct remo__evidence){.proof = REMO__PROOF_HEAD, .offset = item.offset, .word = item.head};
@@ -365,6 +398,7 @@ int remo__structure_check_share(const struct remo_structure *structure) {
     return remo__region_find(structure->share, structure->rank, 0, &ref);
 }
 
+/* Returns -EBUSY if the item is locked or reserved. */
 static int lookup_local(struct remo_structure *structure, const struct remo_structure_key *key, void *value,
                         size_t cap, size_t *ret_value_bytes, struct remo__evidence *ret_evidence) {
     char copy[REMO_ITEM_BYTES_MAX];
@@ -383,23 +417,23 @@ int remo__structure_find(struct remo_structure *structure, uint32_t owner,
                          struct remo__evidence *ret_evidence) {
     struct remo__evidence unused;
     struct remo__evidence *evidence = ret_evidence ? ret_evidence : &unused;
-    *ret_way = REMO_LOOKUP_WAY_LOCAL;
-    if (owner == structure->rank)
-        return lookup_local(structure, key, value, cap, ret_value_bytes, evidence);
-    *ret_way = REMO_LOOKUP_WAY_READ;
-    int rc =
-        lookup_by_reads(structure, owner, key, value, cap, ret_value_bytes, ret_evidence != NULL, evidence);
-    if (rc != 1)
+    bool is_local = owner == structure->rank;
+    *ret_way = is_local ? REMO_LOOKUP_WAY_LOCAL : REMO_LOOKUP_WAY_READ;
+    int rc = is_local ? lookup_local(structure, key, value, cap, ret_value_bytes, evidence)
+                      : lookup_by_reads(structure, owner, key, value, cap, ret_value_bytes,
+                                        ret_evidence != NULL, evidence);
+    if (rc != 1 && rc != -EBUSY)
         return rc;
     *ret_way = REMO_LOOKUP_WAY_CALL;
-    return lookup_by_call(structure, owner, key, value, cap, ret_value_bytes, evidence);
+    return lookup_by_call(structure, owner, key, value, cap, ret_value_bytes, true, evidence);
 }
 
 int remo__structure_find_by_owner(struct remo_structure *structure, uint32_t owner,
                                   const struct remo_structure_key *key, struct remo__evidence *ret_evidence) {
     size_t bytes;
-    return owner == structure->rank ? lookup_local(structure, key, NULL, 0, &bytes, ret_evidence)
-                                    : lookup_by_call(structure, owner, key, NULL, 0, &bytes, ret_evidence);
+    return owner == structure->rank
+               ? lookup_local(structure, key, NULL, 0, &bytes, ret_evidence)
+               : lookup_by_call(structure, owner, key, NULL, 0, &bytes, false, ret_evidence);
 }
 
 int remo_structure_lookup(struct remo_structure *structure, const void *key, size_t key_bytes, void *value,
@@ -440,15 +474,15 @@ static int change(struct remo_structure *structure, enum remo__item_op op, const
         rc = remo__structure_check_value(structure, value, value_bytes);
     if (rc != 0)
         return rc;
-    enum remo__item_answer answer;
+    enum remo__item_answer answer = REMO__ANSWER_BUSY;
     if (owner == structure->rank) {
         struct remo__owner_found found = {0};
         rc = remo__structure_check_share(structure);
         if (rc == 0)
             answer = remo__owner_execute(structure, op, &wanted, value, value_bytes, &found);
-    } else {
-        rc = call(structure, owner, op, &wanted, value, value_bytes, NULL, 0, NULL, &answer);
     }
+    if (rc == 0 && answer == REMO__ANSWER_BUSY)
+        rc = call(structure, owner, op, &wanted, value, value_bytes, NULL, 0, NULL, &answer);
     return rc != 0 ? rc : result_of(structure, answer);
 }
 

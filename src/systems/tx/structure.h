@@ -40,6 +40,7 @@ enum remo__item_answer {
     REMO__ANSWER_ABSENT,
     REMO__ANSWER_PRESENT,
     REMO__ANSWER_NO_ROOM,
+    REMO__ANSWER_BUSY, /* a transaction has locked or reserved the item */
     REMO__ANSWER_MALFORMED
 };
 
@@ -145,9 +146,9 @@ void remo__owner_grow(struct remo_structure *structure);
 /* The same, after an insert that found no room, whatever the load. Waits for the mutexes. Returns whether to
  * try the insert again. */
 bool remo__owner_make_room(struct remo_structure *structure);
-/* Copy key and value of the valid item at `from` to the item at `to`, which may have another key or be free.
- * The item at `to` gets its next version and the mark `mark`. The copy of a damaged item has a wrong seal
- * too. The group's mutex is held. */
+/* Copy key and value of the item at `from`, which is not free, to the item at `to`, which may have another
+ * key or be free. The item at `to` gets its next version, the mark `mark`, and the lock or reservation of
+ * the item at `from`. The copy of a damaged item has a wrong seal too. The group's mutex is held. */
 void remo__owner_copy(struct remo_structure *structure, uint64_t from, uint64_t to, uint64_t mark);
 /* Free an item that was copied: it gets its next version and the mark `mark`. */
 void remo__owner_clear(struct remo_structure *structure, uint64_t offset, uint64_t mark);
@@ -163,8 +164,9 @@ struct remo__structure_group *remo__owner_group(struct remo_structure *structure
  * false if the type returned a wrong offset. */
 bool remo__owner_search(struct remo_structure *structure, const struct remo_structure_key *key,
                         uint64_t *ret_offset);
-/* Lock a valid item. Reads still find its value. */
+/* Lock a valid item. Reads still find its value. Unlock it. */
 void remo__owner_lock(struct remo_structure *structure, uint64_t offset);
+void remo__owner_unlock(struct remo_structure *structure, uint64_t offset);
 /* Reserve an item for an absent key: it becomes reachable, and the key remains absent. Returns DONE, NO_ROOM
  * or MALFORMED. */
 enum remo__item_answer remo__owner_reserve(struct remo_structure *structure,
@@ -196,7 +198,7 @@ int remo__structure_find(struct remo_structure *structure, uint32_t owner,
                          const struct remo_structure_key *key, void *value, size_t cap,
                          size_t *ret_value_bytes, enum remo_lookup_way *ret_way,
                          struct remo__evidence *ret_evidence);
-/* Let the owner look a key up, without its value: -EMSGSIZE if it is present and not empty. Otherwise as
- * remo__structure_find. */
+/* Let the owner look a key up, without its value: -EMSGSIZE if it is present and not empty, -EBUSY if its
+ * item is locked or reserved. Otherwise as remo__structure_find. */
 int remo__structure_find_by_owner(struct remo_structure *structure, uint32_t owner,
                                   const struct remo_structure_key *key, struct remo__evidence *ret_evidence);

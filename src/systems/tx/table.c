@@ -51,7 +51,7 @@ static void raise_extent(struct remo_table *table, struct remo__table_seen *seen
 }
 
 /* Remember the pages of the owner, and the number of its buckets. */
-static void read_directory(struct remo_table *table, struct remo__table_seen *seen, const uint64_t *words) {
+static void read_page_list(struct remo_table *table, struct remo__table_seen *seen, const uint64_t *words) {
     uint64_t known = table->buckets;
     for (uint32_t page = 1; page <= table->levels && words[page] != 0 && words[page] % 8 == 0; page++) {
         atomic_store_explicit(&seen->origins[page], remo__table_origin(table, page, words[page]),
@@ -137,7 +137,7 @@ static __attribute__((noinline)) void start_grown(const struct remo_table *table
                                                   struct remo_structure_place *ret_place) {
     if (remo__unlikely(atomic_load_explicit(&table->seen[owner].is_stale, memory_order_relaxed)))
         *ret_place =
-            (struct remo_structure_place){.offset = table->directory_at, .bytes = table->directory_bytes};
+            (struct remo_structure_place){.offset = table->page_list_at, .bytes = table->page_list_bytes};
     else
         *ret_place = (struct remo_structure_place){.offset = find_grown(table, key, owner),
                                                    .bytes = table->read_bytes};
@@ -248,7 +248,7 @@ static enum remo_lookup_verdict lookup_end(void *ctx, const struct remo_structur
         return judge_bucket(table, key, owner, place->offset, data, ret_item);
     if (remo__likely(place->bytes == table->item_bytes))
         return judge_place(table, key, place->offset, data, ret_item);
-    read_directory(table, &table->seen[owner], data);
+    read_page_list(table, &table->seen[owner], data);
     return REMO_LOOKUP_TORN; /* the bucket is read next */
 }
 
@@ -325,9 +325,9 @@ static void set_growth(struct remo_table *table, const struct remo_table_options
     if (table->levels == 0)
         return;
     table->overflow_items = remo__max(table->overflow_items, 1);
-    table->directory_bytes = 8 * (UINT64_C(1) + table->levels);
-    while (table->directory_bytes == table->read_bytes || table->directory_bytes == table->item_bytes)
-        table->directory_bytes += 8; /* lookup_end distinguishes places by their bytes */
+    table->page_list_bytes = 8 * (UINT64_C(1) + table->levels);
+    while (table->page_list_bytes == table->read_bytes || table->page_list_bytes == table->item_bytes)
+        table->page_list_bytes += 8; /* lookup_end distinguishes places by their bytes */
 }
 
 static int set_layout(struct remo_table *table, const struct remo_table_options *options) {
@@ -351,7 +351,7 @@ static int set_layout(struct remo_table *table, const struct remo_table_options 
     table->bucket_bytes = remo__align_up(table->read_bytes, REMO__CACHE_LINE);
     set_growth(table, options);
     table->overflow_at = table->buckets * table->bucket_bytes;
-    table->directory_at = table->overflow_at + table->overflow_items * table->item_bytes;
+    table->page_list_at = table->overflow_at + table->overflow_items * table->item_bytes;
     return 0;
 }
 
@@ -411,7 +411,7 @@ static void opened(void *ctx, struct remo_structure *structure, char *share) {
 static int open_structure(struct remo_table *table, struct remo_channel *parent, const char *name,
                           const struct remo_table_options *options) {
     struct remo_structure_options structure = {.participants = table->participants,
-                                               .share_bytes = table->directory_at + table->directory_bytes,
+                                               .share_bytes = table->page_list_at + table->page_list_bytes,
                                                .key_bytes_max = options->key_bytes_max,
                                                .value_bytes_max = options->value_bytes_max,
                                                .ctx = table,

@@ -3,9 +3,9 @@
  *   table.c    options, open, lookups at any node
  *   buckets.c  the owner's side: chains, growth
  *
- * Share:     buckets, then items of overflow chains, then the directory if the table grows. Each doubling
+ * Share:     buckets, then items of overflow chains, then the page list if the table grows. Each doubling
  *            adds a page with as many buckets and overflow items as there were: an extension of the share.
- * Directory: {u64 buckets; u64 offset of page 1, 2, ...}. 0: no such page yet.
+ * Page list: {u64 buckets; u64 offset of page 1, 2, ...}. 0: no such page yet.
  * Growth:    linear hashing: bucket b + n r is divided into itself and b + n (r + 2^level). Buckets are
  *            divided in the order of their numbers. n is the number of buckets at first, b the bucket at
  *            level 0, r bits of the hash. Each bucket contains its level. docs/internals/structure.md has
@@ -32,7 +32,7 @@
 /* The buckets and pages of an owner that this node has detected. None is ever removed. */
 struct remo__table_seen {
     _Atomic uint64_t extent; /* remo__table_extent of a number of buckets that exist */
-    _Atomic bool is_stale;   /* the owner has a page that is missing in `origins`: read the directory next */
+    _Atomic bool is_stale;   /* the owner has a page that is missing in `origins`: read the page list next */
     _Atomic uint64_t origins[REMO__TABLE_PAGES_MAX]; /* as in struct remo__table_page, or UNKNOWN */
 } REMO__CACHE_ALIGNED;
 
@@ -59,7 +59,7 @@ struct remo_table {
     _Atomic uint64_t *places;
     uint32_t place_mask;
     uint32_t levels; /* maximum; 0: the table does not grow */
-    uint64_t directory_at, directory_bytes;
+    uint64_t page_list_at, page_list_bytes;
     struct remo__table_seen *seen; /* [nodes of the job]; NULL if the table does not grow */
 
     /* At the owner. The group of a key is its bucket at level 0, so one thread at a time uses all buckets
@@ -138,5 +138,5 @@ void remo__table_set_owner(struct remo_structure_type *type);
 /* Allocate the owner's private memory, for the first page. */
 int remo__table_open_owner(struct remo_table *table);
 void remo__table_close_owner(struct remo_table *table);
-/* Store the directory, and let the owner grow. The share is open. No effect if the table does not grow. */
+/* Store the page list, and let the owner grow. The share is open. No effect if the table does not grow. */
 void remo__table_start_owner(struct remo_table *table);

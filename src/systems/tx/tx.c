@@ -39,10 +39,32 @@ static uint64_t hash_names(const struct remo_tx_space_options *options) {
     return hash;
 }
 
+static void on_connect(void *ctx, uint32_t node) {
+    struct remo_tx_space *space = ctx;
+    atomic_store(&space->peers[node].is_cut_off, false);
+}
+
+/* No message of the node is executed from now on. Its transactions are resolved after sweeps. */
+static void on_cut_off(void *ctx, uint32_t node) {
+    struct remo_tx_space *space = ctx;
+    pthread_mutex_lock(&space->peers[node].mutex);
+    atomic_store(&space->peers[node].is_cut_off, true);
+    remo__tx_unsettle(space, node);
+    pthread_mutex_unlock(&space->peers[node].mutex);
+    if (atomic_load(&space->unsettled) > 0)
+        remo__request_sweeps(space->node);
+}
+
+static bool on_swept(struct remo__thread_observer *observer) {
+    struct remo_tx_space *space = remo__container_of(observer, struct remo_tx_space, observer);
+    bool is_left = remo__tx_continue_all(space);
+    return remo__tx_resolve_all(space) || is_left;
+}
+
 /* The type of the channel names the structures: nodes whose types differ do not connect. */
 static int open_channel(struct remo_tx_space *space, struct remo_channel *parent, const char *name,
                         const struct remo_tx_space_options *options) {
-    struct remo_channel_options channel = {.ctx = space};
+    struct remo_channel_options channel = {.ctx = space, .on_connect = on_connect, .on_cut_off = on_cut_off};
     char type[REMO__TYPE_BYTES_MAX + 1];
     snprintf(type, sizeof type, "transactions, %u structures, %016llx", options->structure_count,
              (unsigned long long)hash_names(options));
@@ -50,6 +72,32 @@ static int open_channel(struct remo_tx_space *space, struct remo_channel *parent
     if (rc == 0)
         rc = remo_channel_open(parent, name, type, &channel, &space->channel);
     return rc != 0 ? rc : remo_channel_join(space->channel);
+}
+
+static int open_service(struct remo_tx_space *space, const struct remo_tx_space_options *options) {
+    const struct remo_rpc_handler handlers[REMO__TX_HANDLERS] = {
+        {.number = REMO__TX_EXECUTE, .run = remo__tx_handle_execute, .ctx = space},
+        {.number = REMO__TX_PREPARE, .run = remo__tx_handle_prepare, .ctx = space},
+        {.number = REMO__TX_FINISH, .run = remo__tx_handle_finish, .ctx = space},
+        {.number = REMO__TX_RESOLVE, .run = remo__tx_handle_resolve, .ctx = space}};
+    struct remo_rpc_options service = {
+        .participants = options->participants, .handlers = handlers, .handler_count = REMO__TX_HANDLERS};
+    return remo_rpc_open(space->channel, "calls", &service, &space->rpc);
+}
+
+static int open_peers(struct remo_tx_space *space) {
+    uint32_t size = space->node->size;
+    space->peers = calloc(size, sizeof *space->peers);
+    space->records = calloc((size_t)size * REMO__TX_COMMITS_MAX, sizeof *space->records);
+    if (!space->peers || !space->records)
+        return remo__fail(-ENOMEM, "no memory for a transaction space");
+    for (uint32_t node = 0; node < size; node++) {
+        pthread_mutex_init(&space->peers[node].mutex, NULL);
+        space->peers[node].records = &space->records[(size_t)node * REMO__TX_COMMITS_MAX];
+    }
+    space->observer.swept = on_swept;
+    remo__thread_observe(space->node, &space->observer);
+    return 0;
 }
 
 int remo_tx_space_open(struct remo_channel *parent, const char *name,
@@ -65,12 +113,13 @@ int remo_tx_space_open(struct remo_channel *parent, const char *name,
     space->node = remo_channel_node(parent);
     space->structure_count = options->structure_count;
     memcpy(space->structures, options->structures, options->structure_count * sizeof space->structures[0]);
-    struct remo_rpc_handler handler = {.number = REMO__TX_HANDLER, .run = remo__tx_handle, .ctx = space};
-    struct remo_rpc_options service = {
-        .participants = options->participants, .handlers = &handler, .handler_count = 1};
-    rc = open_channel(space, parent, name, options);
+    rc = remo__tx_open_commits(space);
     if (rc == 0)
-        rc = remo_rpc_open(space->channel, "calls", &service, &space->rpc);
+        rc = open_peers(space);
+    if (rc == 0)
+        rc = open_channel(space, parent, name, options);
+    if (rc == 0)
+        rc = open_service(space, options);
     if (rc != 0) {
         remo_tx_space_close(space);
         return remo__fail_more(rc, "transaction space %s", name);
@@ -79,12 +128,38 @@ int remo_tx_space_open(struct remo_channel *parent, const char *name,
     return 0;
 }
 
+/* Refuse further PREPAREs, and wait until all transactions that are prepared here have ended. */
+static void settle(struct remo_tx_space *space) {
+    atomic_store(&space->is_closing, true);
+    for (uint32_t node = 0; node < space->node->size; node++) {
+        pthread_mutex_lock(&space->peers[node].mutex); /* one that runs now is counted afterwards */
+        pthread_mutex_unlock(&space->peers[node].mutex);
+    }
+    while (atomic_load(&space->unsettled) > 0)
+        (void)remo__tx_serve(space);
+}
+
+static void free_space(struct remo_tx_space *space) {
+    for (uint32_t node = 0; space->peers && space->records && node < space->node->size; node++)
+        pthread_mutex_destroy(&space->peers[node].mutex);
+    free(space->peers);
+    free(space->records);
+    remo__tx_free_commits(space);
+    free(space);
+}
+
 void remo_tx_space_close(struct remo_tx_space *space) {
     if (!space)
         return;
+    remo__tx_await_commits(space);
+    if (space->rpc)
+        settle(space);
+    remo__thread_unobserve(space->node, &space->observer);
+    if (space->rpc)
+        remo__tx_resolve_stop(space);
     remo_rpc_close(space->rpc);
     remo_channel_close(space->channel);
-    free(space);
+    free_space(space);
 }
 
 struct remo_channel *remo_tx_space_channel(struct remo_tx_space *space) {
@@ -128,7 +203,7 @@ int remo_tx_check(struct remo_tx *tx) {
     if (rc != 0)
         return rc;
     tx->conflict_item = REMO__TX_NONE;
-    return remo__tx_validate(tx, true);
+    return remo__tx_validate(tx, REMO__TX_ALL);
 }
 
 int remo_tx_commit(struct remo_tx *tx) {

@@ -1,9 +1,15 @@
 /* tx.h - declarations that the files of transactions share.
  *
- *   tx.c        open and close, begin and end, repetition
- *   commit.c    validation and commit, at the node that runs the transaction
- *   items.c     the items of a transaction: reads and changes before the commit
- *   execute.c   the owner's side: it checks conditions and applies changes under mutexes
+ *   tx.c          open and close, begin and end, repetition
+ *   commit.c      commit, at the node that runs the transaction: the coordinator
+ *   coordinate.c  the same, if items of several owners change
+ *   request.c     the requests of a commit, and its results
+ *   validate.c    validation
+ *   items.c       the items of a transaction: reads and changes before the commit
+ *   resolve.c     the owner's side: transactions whose coordinator has failed
+ *   record.c      the owner's side: transactions that it has prepared
+ *   execute.c     the owner's side: transactions whose items have one owner
+ *   steps.h       the steps of a request, under mutexes
  *
  * A file uses only files below it in this list, and structure.h. docs/internals/tx.md has the proof. */
 #pragma once
@@ -12,8 +18,22 @@
 
 #include "systems/tx/structure.h"
 
-#define REMO__TX_HANDLER 0u /* its number in the service of a space */
 #define REMO__TX_NONE UINT32_MAX
+/* Transactions with changes at several owners that one node commits at the same time. */
+#ifdef REMO_SIM_SMALL
+#define REMO__TX_COMMITS_MAX 2u
+#else
+#define REMO__TX_COMMITS_MAX 32u
+#endif
+
+/* The handlers in the service of a space. */
+enum remo__tx_handler {
+    REMO__TX_EXECUTE, /* check conditions and apply changes: all items have one owner */
+    REMO__TX_PREPARE, /* check conditions, lock and reserve items, and keep the changes */
+    REMO__TX_FINISH,  /* apply the changes, or undo the locks and reservations */
+    REMO__TX_RESOLVE, /* the coordinator has failed: what is the outcome? */
+    REMO__TX_HANDLERS
+};
 
 /* The owner's step for an item of a request. */
 enum remo__tx_op {
@@ -48,6 +68,7 @@ enum remo__tx_answer {
     REMO__TX_ANSWER_DONE,
     REMO__TX_ANSWER_CONFLICT,
     REMO__TX_ANSWER_NO_ROOM,
+    REMO__TX_ANSWER_AGAIN, /* to FINISH: this node has not cut off the lost participant yet */
     REMO__TX_ANSWER_MALFORMED
 };
 
@@ -57,12 +78,84 @@ struct remo__tx_conflict {
     uint32_t kind; /* enum remo_tx_conflict_kind */
 };
 
+/* Identifies a transaction with changes at several owners. */
+struct remo__tx_id {
+    uint64_t sequence; /* ascending, for each coordinator and number */
+    uint32_t coordinator;
+    uint32_t number; /* below REMO__TX_COMMITS_MAX: one transaction at a time */
+};
+
+/* PREPARE: this header; the ranks of the other owners, uint16_t, the decider first, and zeros up to a
+ * multiple of 8 bytes; a request. The reply of DONE has, for each item that is only checked, the number of
+ * deletes of its group. */
+struct remo__tx_prepare {
+    struct remo__tx_id id;
+    uint32_t owners, reserved;
+};
+
+struct remo__tx_finish {
+    struct remo__tx_id id;
+    uint32_t commits;
+    uint32_t lost; /* 1 + the rank of a participant that the receiver must have cut off; 0: none */
+};
+
+/* RESOLVE. The status of the reply is an outcome. */
+struct remo__tx_question {
+    struct remo__tx_id id;
+    uint32_t is_decisive, reserved; /* the asked owner precedes the asking one among the owners */
+};
+
+enum remo__tx_outcome {
+    REMO__TX_PENDING, /* ask again */
+    REMO__TX_COMMITTED,
+    REMO__TX_ABORTED,
+    REMO__TX_UNKNOWN, /* prepared here, and no other owner will send the outcome to this one */
+    REMO__TX_OUTCOMES
+};
+
+enum remo__tx_record_state {
+    REMO__TX_RECORD_NONE, /* of this sequence number: aborted, or never prepared */
+    REMO__TX_RECORD_PREPARED,
+    REMO__TX_RECORD_COMMITTED
+};
+
+/* A transaction at an owner. Under the mutex of its coordinator's entry, except `call`. */
+struct remo__tx_record {
+    struct remo_tx_space *space; /* set by the first PREPARE */
+    struct remo__tx_id id;
+    enum remo__tx_record_state state;
+    uint32_t message_bytes;
+    uint32_t asked;      /* the owner that `call` asks */
+    uint32_t asks_from;  /* index of the next owner to ask */
+    uint64_t asks_at_ns; /* not before */
+    bool is_asking;
+    bool is_unsettled; /* COMMITTED, its coordinator was cut off, and others may not have the outcome */
+    struct remo__tx_question question;
+    struct remo_rpc_op call;
+    char message[REMO_RPC_BYTES_MAX]; /* the PREPARE, unless NONE */
+};
+
+/* The transactions of one coordinator at this owner. */
+struct remo__tx_peer {
+    pthread_mutex_t mutex;
+    _Atomic bool is_cut_off; /* it has failed or left, or has closed the space: its messages have no effect */
+    struct remo__tx_record *records; /* [REMO__TX_COMMITS_MAX] */
+};
+
+struct remo__tx_commit;
+
 struct remo_tx_space {
     struct remo_node *node;
     struct remo_channel *channel;
     struct remo_rpc *rpc; /* a service below the channel */
     struct remo_structure *structures[REMO_TX_STRUCTURES_MAX];
     uint32_t structure_count;
+    _Atomic bool is_closing;
+    _Atomic uint32_t unsettled;      /* records of this node that are PREPARED or is_unsettled */
+    struct remo__tx_peer *peers;     /* [size] */
+    struct remo__tx_record *records; /* of all peers; their pages take no memory before their first use */
+    struct remo__tx_commit *commits; /* [REMO__TX_COMMITS_MAX], likewise */
+    struct remo__thread_observer observer;
 };
 
 /* A key that the transaction has read or changed. */
@@ -97,17 +190,92 @@ struct remo_tx {
  * answer is CONFLICT. The request must not change during the call. */
 enum remo__tx_answer remo__tx_execute(struct remo_tx_space *space, const void *request, size_t bytes,
                                       struct remo__tx_conflict *ret_conflict);
-/* The handler of calls; `ctx` is the space. */
-int remo__tx_handle(void *ctx, const struct remo_rpc_request *request);
+/* The handler of EXECUTE; `ctx` is the space, also below. */
+int remo__tx_handle_execute(void *ctx, const struct remo_rpc_request *request);
+
+/* ---- record.c ---- */
+
+/* Execute a PREPARE of `coordinator`. The message must not change during the call. *ret_conflict is set if
+ * the answer is CONFLICT. If it is DONE, *ret_count is the number of items that are only checked, and
+ * ret_deletes[] the numbers of deletes of their groups. Negative: -ENOTCONN. */
+int remo__tx_prepare(struct remo_tx_space *space, uint32_t coordinator, const void *message, size_t bytes,
+                     struct remo__tx_conflict *ret_conflict, uint64_t *ret_deletes, uint32_t *ret_count);
+/* Execute a FINISH of `coordinator`. It may be repeated. */
+enum remo__tx_answer remo__tx_finish(struct remo_tx_space *space, uint32_t coordinator,
+                                     const struct remo__tx_finish *message);
+/* End a record that is PREPARED; the mutex of the coordinator's entry is held. */
+void remo__tx_record_end(struct remo__tx_record *record, bool commits);
+/* Set ret_owners[] to the owners of a record that is PREPARED, the decider first. Returns their number. */
+uint32_t remo__tx_record_owners(const struct remo__tx_record *record, uint16_t *ret_owners);
+int remo__tx_handle_prepare(void *ctx, const struct remo_rpc_request *request);
+int remo__tx_handle_finish(void *ctx, const struct remo_rpc_request *request);
+
+/* ---- resolve.c ---- */
+
+/* Return the answer to a question of the owner `asker`. */
+enum remo__tx_outcome remo__tx_answer_question(struct remo_tx_space *space, uint32_t asker,
+                                               const struct remo__tx_question *question);
+int remo__tx_handle_resolve(void *ctx, const struct remo_rpc_request *request);
+/* A coordinator was cut off. The mutex of its entry is held. */
+void remo__tx_unsettle(struct remo_tx_space *space, uint32_t coordinator);
+/* Continue to resolve the transactions of coordinators that have failed. Returns whether any is left. */
+bool remo__tx_resolve_all(struct remo_tx_space *space);
+/* The space closes: end all questions. */
+void remo__tx_resolve_stop(struct remo_tx_space *space);
 
 /* ---- items.c ---- */
 
 /* Return -EINVAL if the transaction is NULL, and -ESTALE if it is not active. */
 int remo__tx_check_active(const struct remo_tx *tx);
 
+/* ---- validate.c ---- */
+
+enum remo__tx_scope {
+    REMO__TX_ALL,
+    REMO__TX_ALL_BUT_LAST, /* or all, if the last lookup needs validation */
+    REMO__TX_READ_ONLY     /* items that the transaction does not change */
+};
+
+static inline bool remo__tx_is_absence(const struct remo__tx_item *item) {
+    return item->evidence.proof == REMO__PROOF_PLACE || item->evidence.proof == REMO__PROOF_DELETES;
+}
+
+/* Return whether the item belongs to the transaction: it was changed, or a lookup has succeeded. */
+static inline bool remo__tx_is_used(const struct remo__tx_item *item) {
+    return item->is_changed || item->evidence.proof != REMO__PROOF_NONE;
+}
+
+enum remo__tx_op remo__tx_op_of(const struct remo__tx_item *item);
+int remo__tx_conflict(struct remo_tx *tx, uint32_t item, enum remo_tx_conflict_kind kind);
+int remo__tx_validate(struct remo_tx *tx, enum remo__tx_scope scope);
+
+/* ---- request.c ---- */
+
+/* Append the items of `owner` to a request, at *bytes of `capacity`, and advance *bytes. `is_single`: all
+ * items have this owner; otherwise items that were present, and do not change, are left out. ret_items[i] is
+ * the item of the transaction that is item i of the request. Errors: -EMSGSIZE. */
+int remo__tx_request(const struct remo_tx *tx, uint32_t owner, bool is_single, char *request, size_t capacity,
+                     size_t *bytes, uint8_t *ret_items);
+/* Return the result of an owner's answer. */
+int remo__tx_result(struct remo_tx *tx, enum remo__tx_answer answer, const struct remo__tx_conflict *found,
+                    const uint8_t *items);
+/* Return 0 if this node may use its shares of all structures of the transaction. */
+int remo__tx_check_shares(const struct remo_tx *tx);
+
+/* ---- coordinate.c ---- */
+
+/* Commit a transaction that changes items of several owners. */
+int remo__tx_coordinate(struct remo_tx *tx);
+/* Continue commits that have been decided. Returns whether any is left. */
+bool remo__tx_continue_all(struct remo_tx_space *space);
+/* Serve for a moment, and continue commits. A thread that waits for commits repeats it. */
+int remo__tx_serve(struct remo_tx_space *space);
+int remo__tx_open_commits(struct remo_tx_space *space);
+/* Wait until no commit is in progress. */
+void remo__tx_await_commits(struct remo_tx_space *space);
+void remo__tx_free_commits(struct remo_tx_space *space);
+
 /* ---- commit.c ---- */
 
-/* Validate all items, or all but the last lookup if it needs no validation. */
-int remo__tx_validate(struct remo_tx *tx, bool with_last);
 /* Validate, and apply the changes. */
 int remo__tx_apply(struct remo_tx *tx);

@@ -377,10 +377,10 @@ static unsigned test_call_peers(const char *remo) {
 
 /* The peer with transactions does the same work with as many processes and subscribers, or is skipped. Return
  * whether it is skipped. */
-static bool test_transaction_peer(const char *remo) {
+static bool test_transaction_peer(const char *remo, const char *bench) {
     struct outcome outcome;
     unsigned own = 0, measured = 0, skipped = 0;
-    run(&outcome, "%s bench tatp --peers --keys 1000 --window 1 --seconds 0.05 --json", remo);
+    run(&outcome, "%s bench %s --peers --keys 1000 --window 1 --seconds 0.05 --json", remo, bench);
     check(outcome.status == 0, "status %d: %s", outcome.status, outcome.errors);
     for (char *line = strtok(outcome.output, "\n"); line; line = strtok(NULL, "\n")) {
         json_t *object = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
@@ -395,8 +395,8 @@ static bool test_transaction_peer(const char *remo) {
         skipped += json_is_string(json_object_get(object, "skipped"));
         json_decref(object);
     }
-    check(own == 2 && measured + skipped == 1, "%u figures of Remo, %u of LMDB, %u skipped", own, measured,
-          skipped);
+    check(own == 2 && measured + skipped == 1, "%s: %u figures of Remo, %u of LMDB, %u skipped", bench, own,
+          measured, skipped);
     return skipped > 0;
 }
 
@@ -406,7 +406,8 @@ static int test_peers(const char *remo) {
     struct outcome outcome;
     unsigned measured[2][2] = {{0}}, skipped = 0, skipped_programs;
     test_peer_fails(remo);
-    skipped_programs = test_call_peers(remo) + test_transaction_peer(remo);
+    skipped_programs = test_call_peers(remo) + test_transaction_peer(remo, "tatp");
+    (void)test_transaction_peer(remo, "smallbank");
     run(&outcome, "%s bench kv --peers --keys 1000 --reads 50 --window 3 --zipf 0 --seconds 0.001 --json",
         remo);
     check(outcome.status == 0, "status %d: %s", outcome.status, outcome.errors);

@@ -132,6 +132,46 @@ static int order(struct remo_node *node, void *ctx) {
     return finish(&service);
 }
 
+/* ---- several calls ---- */
+
+#define OUTER_CALLS 320u /* in flight from one node, outside handlers */
+
+/* The first call is queued, because the others have all slots: the wait for all takes their replies. */
+static int wait_for_all(struct service *service) {
+    static struct remo_rpc_op ops[OUTER_CALLS + 1];
+    struct remo_rpc_op *calls[OUTER_CALLS + 1];
+    for (uint32_t i = OUTER_CALLS; i <= OUTER_CALLS; i--) {
+        calls[i] = &ops[i];
+        ops[i] = (struct remo_rpc_op){.node = i == 0 ? 1 : 2, .number = ECHO, .timeout_ns = LONG_TIME};
+        CHECK_OK(remo_rpc_start(service->rpc, calls[i]));
+    }
+    CHECK_OK(remo_rpc_wait_all(calls, OUTER_CALLS + 1));
+    for (uint32_t i = 0; i <= OUTER_CALLS; i++)
+        CHECK(calls[i]->status == 0 && calls[i]->fate == REMO_RPC_DONE);
+    CHECK_OK(remo_rpc_wait_all(calls, 2)); /* they have ended */
+    ops[0] = (struct remo_rpc_op){.node = 1, .number = KEEP, .timeout_ns = SECOND / 100};
+    ops[1] = (struct remo_rpc_op){.node = 2, .number = ECHO, .timeout_ns = LONG_TIME};
+    CHECK_OK(remo_rpc_start(service->rpc, calls[0]));
+    CHECK_OK(remo_rpc_start(service->rpc, calls[1]));
+    CHECK_OK(remo_rpc_wait_all(calls, 2));
+    CHECK_CODE(calls[0]->status, -ETIMEDOUT);
+    CHECK_CODE(calls[1]->status, 0);
+    CHECK_OK(remo_rpc_wait_all(NULL, 0));
+    CHECK_SENTENCE(remo_rpc_wait_all(NULL, 1), -EINVAL, "is NULL");
+    calls[1] = NULL;
+    CHECK_CODE(remo_rpc_wait_all(calls, 2), -EINVAL);
+    return 0;
+}
+
+static int waits_for_all(struct remo_node *node, void *ctx) {
+    struct service service;
+    (void)ctx;
+    CHECK(service_open(node, shared, &service) == 0);
+    if (service.rank == 0)
+        CHECK(wait_for_all(&service) == 0);
+    return finish(&service);
+}
+
 /* ---- costs ---- */
 
 static int costs(struct remo_node *node, void *ctx) {
@@ -391,6 +431,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST_NAMED("sizes_alone", sizes, 1),
         CLUSTER_TEST(threads, 3),
         CLUSTER_TEST(order, 3),
+        CLUSTER_TEST(waits_for_all, 3),
         CLUSTER_TEST(costs, 3),
         CLUSTER_TEST(deferred, 2),
         CLUSTER_TEST(forwarding, 4),

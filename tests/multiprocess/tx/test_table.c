@@ -238,7 +238,7 @@ static int costs_while_growing(struct remo_table *table) {
     CHECK(put_keys(table, 10, 11) == 0); /* bucket 0 is divided into 0 and 2, which is the first of page 1 */
     CHECK(expect_reads(table, 0, 1) == 0);
     CHECK(expect_reads(table, 1, 1) == 0);
-    CHECK(expect_reads(table, 2, 3) == 0); /* bucket 0, the directory, bucket 2 */
+    CHECK(expect_reads(table, 2, 3) == 0); /* bucket 0, the page list, bucket 2 */
     CHECK(put_keys(table, 11, 16) == 0);   /* bucket 1 into 1 and 3 */
     CHECK(expect_reads(table, 3, 2) == 0); /* buckets 1 and 3 */
     for (uint32_t i = 0; i < 16; i++)

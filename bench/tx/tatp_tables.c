@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
-#include "bench/objects/tatp.h"
+#include "bench/tx/tatp.h"
 
 static struct remo_structure *structure_of(const struct tatp_tables *tables, enum tatp_table table) {
     return remo_table_structure(tables->of[table]);

@@ -6,7 +6,7 @@
 #include <stdio.h>
 
 #include "base/bits.h"
-#include "bench/objects/tatp_rows.h"
+#include "bench/tx/tatp_rows.h"
 
 #define START_HOURS 8u /* from one start of call forwarding to the next */
 /* The error that a share may have with 1 M subscribers, in addition to that of a random sample. */

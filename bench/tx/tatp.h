@@ -4,7 +4,7 @@
 #include <remo/table.h>
 #include <remo/tx.h>
 
-#include "bench/objects/tatp_rows.h"
+#include "bench/tx/tatp_rows.h"
 
 struct tatp_tables {
     struct remo_table *of[TATP_TABLES];

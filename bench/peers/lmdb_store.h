@@ -1,0 +1,67 @@
+/* lmdb_store.h - the environment of LMDB as one process uses it, and benchmarks that run transactions in it.
+ * A function that fails prints a sentence, and ends the process. */
+#pragma once
+
+#include <lmdb.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/random.h"
+#include "bench/peers/measure.h"
+#include "bench/tx/smallbank_rows.h"
+#include "bench/tx/tatp_rows.h"
+
+#define LMDB_TABLES_MAX 8u
+
+struct lmdb_shared;
+
+union lmdb_counts {
+    struct tatp_counts tatp;
+    struct smallbank_counts smallbank;
+};
+
+/* The databases, as seen by one process. */
+struct lmdb_store {
+    const struct lmdb_workload *workload;
+    const struct measure_options *options;
+    struct lmdb_shared *shared;
+    unsigned process, processes, barriers;
+    MDB_env *env;
+    MDB_dbi tables[LMDB_TABLES_MAX];
+    MDB_txn *reader;  /* renewed for each transaction that only reads */
+    MDB_txn *txn;     /* the current one */
+    bool has_changes; /* of the current one */
+    struct remo__random random;
+    union lmdb_counts counts;
+};
+
+/* A benchmark. */
+struct lmdb_workload {
+    const char *bench;
+    const char *tables[LMDB_TABLES_MAX]; /* NULL after the last one */
+    uint32_t text_keys;                  /* bit i: the keys of table i are texts, and not integers */
+    size_t key_bytes;                    /* of the file, for each key of --keys */
+    /* Insert the rows of key `key`, from 1 to the number of keys. Called with ascending keys. */
+    void (*insert)(struct lmdb_store *store, uint64_t key);
+    void (*run)(struct lmdb_store *store); /* one transaction */
+    /* Add up the counts of a process. */
+    void (*add_counts)(union lmdb_counts *to, const union lmdb_counts *counts);
+    /* Check the result of all processes; store->reader is active. */
+    void (*check)(const struct lmdb_store *store, const union lmdb_counts *all);
+};
+
+extern const struct lmdb_workload lmdb_tatp, lmdb_smallbank;
+
+__attribute__((noreturn, format(printf, 1, 2))) void lmdb_fail(const char *format, ...);
+/* End the process unless `rc` is 0. */
+void lmdb_check(int rc, const char *what);
+MDB_val lmdb_value(const void *data, size_t bytes);
+
+/* Begin and end a transaction. One that has no changes is aborted. */
+void lmdb_begin(struct lmdb_store *store, bool only_reads);
+void lmdb_end(struct lmdb_store *store);
+/* Rows with integer keys, in store->txn. Return 0, or the error of LMDB; read: -ENOENT. */
+int lmdb_read(const struct lmdb_store *store, unsigned table, size_t key, void *ret_row, size_t bytes);
+int lmdb_put(struct lmdb_store *store, unsigned table, size_t key, const void *row, size_t bytes,
+             unsigned flags);

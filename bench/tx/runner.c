@@ -1,0 +1,94 @@
+/* runner.c - threads that run transactions (runner.h). Each task has its own transaction object, and takes
+ * the next transaction when it has ended one. */
+#include "bench/tx/runner.h"
+
+#include <string.h>
+
+#define TASKS_DEFAULT 8u
+
+const struct tx_config tx_configs[TX_CONFIGS] = {{"one-two-sided", REMO_TABLE_READS_FIRST},
+                                                 {"calls only", REMO_TABLE_CALLS_ONLY}};
+
+/* ---- points ---- */
+
+uint64_t tx_count_keys(const struct bench_options *options, const struct tx_sizes *sizes) {
+#ifdef REMO_SIM
+    uint64_t otherwise = sizes->simulated;
+#else
+    uint64_t otherwise = strcmp(options->fabric, "shm") == 0 ? sizes->mapped : sizes->network;
+#endif
+    return options->keys_count ? options->keys_count : otherwise;
+}
+
+uint32_t tx_list(const struct bench_options *options, const struct tx_sizes *sizes,
+                 struct bench_point ret_points[BENCH_POINTS_MAX]) {
+    uint32_t count = 0;
+    for (uint32_t config = 0; config < TX_CONFIGS; config++)
+        for (uint32_t many = 0; many < (options->window ? 1u : 2u); many++) {
+            struct bench_point *point = &ret_points[count++];
+            *point = (struct bench_point)BENCH_POINT_DEFAULT;
+            point->variant = tx_configs[config].name;
+            point->keys_count = tx_count_keys(options, sizes);
+            point->window = options->window ? options->window : many ? TASKS_DEFAULT : 1;
+            point->active = options->active ? bench_active(options) : options->nodes;
+        }
+    return count;
+}
+
+uint32_t tx_config_of(const struct bench_job *job) {
+    uint32_t config = 0;
+    while (tx_configs[config].name != job->point->variant)
+        config++;
+    return config;
+}
+
+/* ---- runners ---- */
+
+int tx_runner_open(struct tx_runner *runner, struct bench_thread *thread, struct remo_tx_space *space,
+                   uint64_t point_number, int (*run)(struct tx_runner *runner, struct remo_tx *tx)) {
+    struct remo_scheduler_options options = {.task_count_max = thread->job->point->window};
+    int rc = 0;
+    runner->thread = thread;
+    runner->run = run;
+    runner->tasks = thread->job->point->window;
+    /* Every point begins with the same seed. Without a change of it, inserts would find the rows that the
+     * last point has inserted. */
+    remo__random_seed(&thread->random, remo__random_next(&thread->random) + point_number);
+    for (uint32_t i = 0; i < runner->tasks && rc == 0; i++)
+        rc = remo_tx_open(space, &runner->txs[i]);
+    return rc == 0 && runner->tasks > 1 ? remo_scheduler_open(thread->job->node, &options, &runner->scheduler)
+                                        : rc;
+}
+
+/* A task, or the thread: run transactions while some are left. */
+static int run_rest(void *ctx) {
+    struct tx_runner *runner = ctx;
+    struct remo_tx *tx = runner->txs[runner->next++];
+    while (runner->left > 0 && runner->rc == 0) {
+        runner->left--;
+        int rc = runner->run(runner, tx);
+        runner->rc = rc != 0 ? rc : runner->rc;
+    }
+    return runner->rc;
+}
+
+int tx_runner_operate(struct tx_runner *runner, uint64_t operations) {
+    runner->left = operations;
+    runner->next = 0;
+    return bench_run_tasks(runner->scheduler, runner->tasks, run_rest, runner);
+}
+
+int tx_runner_close(struct tx_runner *runner) {
+    int rc = runner->scheduler ? remo_scheduler_close(runner->scheduler) : 0;
+    for (uint32_t i = 0; i < runner->tasks; i++)
+        remo_tx_close(runner->txs[i]);
+    return rc;
+}
+
+int tx_collect(struct bench_job *job, const void *counts, size_t bytes, const void **ret_all) {
+    int rc = remo_region_write(job->scratch, 0, job->rank * bytes, counts, bytes, 0, NULL);
+    if (rc == 0)
+        rc = remo_barrier_wait(job->barrier, REMO_FOREVER);
+    *ret_all = rc == 0 && job->rank == 0 ? remo_region_local(job->scratch) : NULL;
+    return rc;
+}

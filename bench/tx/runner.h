@@ -1,0 +1,53 @@
+/* runner.h - what the benchmarks of transactions share: their two sets of tables, threads that run
+ * transactions in one or several tasks, and counts of all nodes. */
+#pragma once
+
+#include <remo/table.h>
+#include <remo/tx.h>
+
+#include "bench/bench.h"
+
+/* A set of tables: how they find their rows. */
+struct tx_config {
+    const char *name;
+    enum remo_table_lookups lookups;
+};
+#define TX_CONFIGS 2u
+extern const struct tx_config tx_configs[TX_CONFIGS];
+
+/* The number of rows, by --keys or the fabric. */
+struct tx_sizes {
+    uint64_t mapped, network, simulated;
+};
+
+/* List a point with one task and one with several, for each set of tables; all nodes operate. Returns their
+ * number. */
+uint32_t tx_list(const struct bench_options *options, const struct tx_sizes *sizes,
+                 struct bench_point ret_points[BENCH_POINTS_MAX]);
+uint64_t tx_count_keys(const struct bench_options *options, const struct tx_sizes *sizes);
+/* Return the index of the current point's set of tables. */
+uint32_t tx_config_of(const struct bench_job *job);
+
+/* Runs the transactions of a thread, in tasks or in the thread itself. */
+struct tx_runner {
+    struct bench_thread *thread;
+    struct remo_scheduler *scheduler; /* NULL: the thread runs them */
+    struct remo_tx *txs[BENCH_WINDOW_MAX];
+    uint32_t tasks, next; /* next: the transaction object of the next task */
+    uint64_t left;        /* transactions that no task has started yet */
+    int rc;
+    /* Run one transaction. Returns 0 or the error that ends the point. */
+    int (*run)(struct tx_runner *runner, struct remo_tx *tx);
+};
+
+/* Open the transaction objects and the scheduler of a point. `point_number`: how many points have ended; it
+ * changes the seed of the thread. Errors: those of remo_tx_open and remo_scheduler_open. */
+int tx_runner_open(struct tx_runner *runner, struct bench_thread *thread, struct remo_tx_space *space,
+                   uint64_t point_number, int (*run)(struct tx_runner *runner, struct remo_tx *tx));
+int tx_runner_operate(struct tx_runner *runner, uint64_t operations);
+/* Also after tx_runner_open has failed. Errors: those of remo_scheduler_close. */
+int tx_runner_close(struct tx_runner *runner);
+
+/* Collect the counts of all nodes, at the end of a point. At node 0, *ret_all is an array with an element for
+ * each node; elsewhere it is NULL. Errors: those of remo_region_write and remo_barrier_wait. */
+int tx_collect(struct bench_job *job, const void *counts, size_t bytes, const void **ret_all);

@@ -1,0 +1,154 @@
+/* smallbank_rows.c - the transactions of SmallBank on any store (smallbank_rows.h). Each body reads all rows
+ * before it changes one, and notes in the transaction what it adds to the sum of all accounts. */
+#include "bench/tx/smallbank_rows.h"
+
+#define HOT_CUSTOMERS_PERCENT 4u
+#define HOT_ACCESSES_PERCENT 90u
+#define DEPOSIT 130
+#define PAYMENT 500
+#define SAVING 2020
+#define CHECK 500
+#define PENALTY 100 /* for a check that is not covered */
+
+/* An attempt of a transaction. */
+struct attempt {
+    struct smallbank_call *call;
+    const struct smallbank_store *store;
+    void *tx;
+};
+
+static int read_row(const struct attempt *attempt, enum smallbank_table table, uint64_t customer,
+                    struct smallbank_row *ret_row) {
+    int rc = attempt->store->read(attempt->tx, table, customer, ret_row);
+    if (rc == 0 && ret_row->customer != customer)
+        return attempt->store->fail(customer, ret_row->customer);
+    return rc;
+}
+
+/* Add an amount to the balance of a row that was read. */
+static int add_to(const struct attempt *attempt, enum smallbank_table table, struct smallbank_row *row,
+                  int64_t amount) {
+    row->balance += amount;
+    attempt->call->added += amount;
+    return attempt->store->update(attempt->tx, table, row);
+}
+
+/* Read both accounts of the first customer. */
+static int read_both(const struct attempt *attempt, struct smallbank_row *ret_savings,
+                     struct smallbank_row *ret_checking) {
+    int rc = read_row(attempt, SMALLBANK_SAVINGS, attempt->call->customers[0], ret_savings);
+    return rc == 0 ? read_row(attempt, SMALLBANK_CHECKING, attempt->call->customers[0], ret_checking) : rc;
+}
+
+static int amalgamate(const struct attempt *attempt) {
+    struct smallbank_row savings, checking, other;
+    int rc = read_both(attempt, &savings, &checking);
+    if (rc == 0)
+        rc = read_row(attempt, SMALLBANK_CHECKING, attempt->call->customers[1], &other);
+    if (rc != 0)
+        return rc;
+    int64_t all = savings.balance + checking.balance;
+    rc = add_to(attempt, SMALLBANK_SAVINGS, &savings, -savings.balance);
+    if (rc == 0)
+        rc = add_to(attempt, SMALLBANK_CHECKING, &checking, -checking.balance);
+    return rc == 0 ? add_to(attempt, SMALLBANK_CHECKING, &other, all) : rc;
+}
+
+static int balance(const struct attempt *attempt) {
+    struct smallbank_row savings, checking;
+    return read_both(attempt, &savings, &checking);
+}
+
+static int deposit_checking(const struct attempt *attempt) {
+    struct smallbank_row row;
+    int rc = read_row(attempt, SMALLBANK_CHECKING, attempt->call->customers[0], &row);
+    return rc == 0 ? add_to(attempt, SMALLBANK_CHECKING, &row, DEPOSIT) : rc;
+}
+
+static int send_payment(const struct attempt *attempt) {
+    struct smallbank_row from, to;
+    int rc = read_row(attempt, SMALLBANK_CHECKING, attempt->call->customers[0], &from);
+    attempt->call->is_refused = rc == 0 && from.balance < PAYMENT;
+    if (rc != 0 || attempt->call->is_refused)
+        return rc;
+    rc = read_row(attempt, SMALLBANK_CHECKING, attempt->call->customers[1], &to);
+    if (rc == 0)
+        rc = add_to(attempt, SMALLBANK_CHECKING, &from, -PAYMENT);
+    return rc == 0 ? add_to(attempt, SMALLBANK_CHECKING, &to, PAYMENT) : rc;
+}
+
+static int transact_savings(const struct attempt *attempt) {
+    struct smallbank_row row;
+    int rc = read_row(attempt, SMALLBANK_SAVINGS, attempt->call->customers[0], &row);
+    return rc == 0 ? add_to(attempt, SMALLBANK_SAVINGS, &row, SAVING) : rc;
+}
+
+static int write_check(const struct attempt *attempt) {
+    struct smallbank_row savings, checking;
+    int rc = read_both(attempt, &savings, &checking);
+    if (rc != 0)
+        return rc;
+    bool is_covered = savings.balance + checking.balance >= CHECK;
+    return add_to(attempt, SMALLBANK_CHECKING, &checking, is_covered ? -CHECK : -CHECK - PENALTY);
+}
+
+static const struct kind {
+    uint32_t percent;
+    bool only_reads;
+    int (*body)(const struct attempt *attempt);
+} kinds[SMALLBANK_KINDS] = {
+    [SMALLBANK_AMALGAMATE] = {15, false, amalgamate},
+    [SMALLBANK_BALANCE] = {15, true, balance},
+    [SMALLBANK_DEPOSIT_CHECKING] = {15, false, deposit_checking},
+    [SMALLBANK_SEND_PAYMENT] = {25, false, send_payment},
+    [SMALLBANK_TRANSACT_SAVINGS] = {15, false, transact_savings},
+    [SMALLBANK_WRITE_CHECK] = {15, false, write_check},
+};
+
+static enum smallbank_kind draw_kind(struct remo__random *random) {
+    uint64_t percent = remo__random_below(random, 100);
+    uint32_t kind = 0;
+    while (percent >= kinds[kind].percent)
+        percent -= kinds[kind++].percent;
+    return kind;
+}
+
+static uint64_t draw_customer(uint64_t customers, struct remo__random *random) {
+    uint64_t hot = customers * HOT_CUSTOMERS_PERCENT / 100;
+    bool is_hot = hot > 0 && remo__random_below(random, 100) < HOT_ACCESSES_PERCENT;
+    return remo__random_below(random, is_hot ? hot : customers);
+}
+
+struct smallbank_call smallbank_draw(uint64_t customers, struct remo__random *random) {
+    enum smallbank_kind kind = draw_kind(random);
+    struct smallbank_call call = {.kind = kind, .only_reads = kinds[kind].only_reads};
+    call.customers[0] = draw_customer(customers, random);
+    call.customers[1] = draw_customer(customers, random);
+    if (call.customers[1] == call.customers[0])
+        call.customers[1] = (call.customers[1] + 1) % customers;
+    return call;
+}
+
+int smallbank_execute(struct smallbank_call *call, const struct smallbank_store *store, void *tx) {
+    struct attempt attempt = {call, store, tx};
+    call->is_refused = false;
+    call->added = 0;
+    return kinds[call->kind].body(&attempt);
+}
+
+void smallbank_count(struct smallbank_counts *counts, const struct smallbank_call *call) {
+    counts->tried++;
+    counts->refused += call->is_refused;
+    counts->added += call->added;
+}
+
+void smallbank_add_counts(struct smallbank_counts *to, const struct smallbank_counts *counts) {
+    to->tried += counts->tried;
+    to->refused += counts->refused;
+    to->repeated += counts->repeated;
+    to->added += counts->added;
+}
+
+int64_t smallbank_sum(uint64_t customers, const struct smallbank_counts *counts) {
+    return (int64_t)customers * SMALLBANK_TABLES * SMALLBANK_INITIAL + counts->added;
+}

@@ -1,0 +1,29 @@
+/* tx.h - what the cases of transactions share. */
+#pragma once
+
+#include <remo/table.h>
+#include <remo/tx.h>
+
+#include "sim/case.h"
+#include "sim/oracle.h"
+
+#define STEPS_MAX 4u
+#define STEP(step, key, value) ((uint64_t)(step) << 12 | (uint64_t)(key) << 8 | (uint64_t)(value))
+
+struct tx_state {
+    struct remo_table *tables[SIM_NODES_MAX];
+    struct remo_structure *structures[SIM_NODES_MAX];
+    struct remo_tx_space *spaces[SIM_NODES_MAX];
+    struct remo_tx *txs[SIM_NODES_MAX][SIM_THREADS_MAX];
+    uint64_t keys[ORACLE_KEYS];
+    uint32_t value_words;
+};
+
+/* Open a table, and the transactions of all threads of a node on it. The keys are chosen afterwards. */
+void sim_tx_open(void *state, struct remo_node *node, uint32_t rank, uint32_t width, uint32_t slots_percent,
+                 uint64_t capacity);
+void sim_tx_close(void *state, uint32_t rank);
+/* Run a transaction, up to three times if it is in conflict. Returns the result of the last attempt. */
+int sim_tx_transact(void *state, uint32_t rank, uint32_t thread, const uint64_t *steps);
+/* Execute one step as a call of the structure. A failure is excused if `depends_on` is out. */
+void sim_tx_call(void *state, uint32_t rank, uint64_t step, uint32_t depends_on);

@@ -1,0 +1,516 @@
+/* coordinate.c - commit of a transaction that uses items of several owners, and changes some, at the node
+ * that runs it: the coordinator (docs/internals/tx.md). Invariant: an entry is in use until each owner
+ * that may have prepared has executed a FINISH, or has failed. So a later transaction with the same number
+ * finds no record that is PREPARED. */
+#include <errno.h>
+#include <stdlib.h>
+
+#include "systems/tx/tx.h"
+
+/* The keys and values of a transaction, and what the requests add. */
+#define REQUESTS_BYTES_MAX                                                                             \
+    (REMO_TX_BYTES_MAX + REMO_TX_ITEMS_MAX * (sizeof(struct remo__tx_item_request) + sizeof(uint64_t)) \
+     + REMO_TX_ITEMS_MAX * (sizeof(struct remo__tx_prepare) + 8 + REMO_TX_ITEMS_MAX * sizeof(uint16_t)))
+
+enum phase {
+    FREE,
+    PREPARING, /* its thread uses the entry */
+    DECIDING,  /* the decider has not answered: its call continues */
+    FINISHING  /* the outcome is decided */
+};
+
+/* The FINISH of a participant. */
+enum delivery { NOTHING_DUE, DUE, IN_FLIGHT };
+
+/* An owner of items that change. */
+struct participant {
+    struct remo__tx_commit *commit;
+    uint32_t node;
+    bool needs_finish; /* it may have prepared */
+    bool has_departed;
+    uint32_t confirmed; /* losses of the commit that it has confirmed */
+    _Atomic uint32_t delivery;
+    size_t request_at, request_bytes;
+    uint32_t count;                   /* of numbers of deletes in its reply */
+    uint8_t items[REMO_TX_ITEMS_MAX]; /* of the transaction: items of its request */
+    uint64_t reply[REMO_TX_ITEMS_MAX];
+    struct remo__tx_finish finish;
+    struct remo_rpc_op call; /* PREPARE, then FINISH */
+};
+
+/* A commit. This node comes first among the participants if it is one, then the decider. */
+struct remo__tx_commit {
+    struct remo_tx_space *space;
+    struct remo__tx_id id;
+    _Atomic uint32_t phase;
+    _Atomic uint32_t unfinished; /* participants; and 1 while the thread uses the entry */
+    bool is_own;                 /* participants[0] is this node */
+    uint32_t count;
+    pthread_mutex_t mutex; /* protects the following, `has_departed` and `confirmed`, from the decision on */
+    bool commits;
+    uint32_t losses_count; /* participants that have departed, and were to commit */
+    uint32_t losses[REMO_TX_ITEMS_MAX];
+    size_t requests_bytes;
+    char requests[REQUESTS_BYTES_MAX];
+    struct participant participants[REMO_TX_ITEMS_MAX];
+};
+
+/* ---- entries ---- */
+
+static struct remo__tx_commit *try_take(struct remo_tx_space *space) {
+    for (uint32_t number = 0; number < REMO__TX_COMMITS_MAX; number++) {
+        uint32_t expected = FREE;
+        if (atomic_load(&space->commits[number].phase) == FREE
+            && atomic_compare_exchange_strong(&space->commits[number].phase, &expected, PREPARING))
+            return &space->commits[number];
+    }
+    return NULL;
+}
+
+/* Take an entry. While REMO__TX_COMMITS_MAX commits are in progress, this thread serves: their calls end. */
+static int take_entry(struct remo_tx_space *space, struct remo__tx_commit **ret_commit) {
+    uint64_t deadline_ns = remo__deadline(space->node->op_timeout_ns);
+    struct remo__tx_commit *commit;
+    while (!(commit = try_take(space))) {
+        if (remo__remaining_ns(deadline_ns) == 0)
+            return remo__fail(-ETIMEDOUT,
+                              "%u commits of this node at several owners have not ended: an owner is slow "
+                              "or paused; nothing has changed",
+                              REMO__TX_COMMITS_MAX);
+        int rc = remo__tx_serve(space);
+        if (rc != 0)
+            return rc;
+    }
+    commit->id.sequence++;
+    commit->count = 0;
+    commit->is_own = false;
+    commit->requests_bytes = 0;
+    commit->losses_count = 0;
+    atomic_store(&commit->unfinished, 1);
+    *ret_commit = commit;
+    return 0;
+}
+
+static void drop(struct remo__tx_commit *commit) {
+    if (atomic_fetch_sub(&commit->unfinished, 1) == 1)
+        atomic_store(&commit->phase, FREE);
+}
+
+/* ---- participants ---- */
+
+static bool has_participant(const struct remo__tx_commit *commit, uint32_t node) {
+    for (uint32_t i = 0; i < commit->count; i++)
+        if (commit->participants[i].node == node)
+            return true;
+    return false;
+}
+
+static void add_participant(struct remo__tx_commit *commit, uint32_t node) {
+    struct participant *participant = &commit->participants[commit->count++];
+    participant->node = node;
+    participant->needs_finish = participant->has_departed = false;
+    participant->confirmed = 0;
+    participant->commit = commit;
+    memset(participant->items, 0, sizeof participant->items);
+    atomic_store(&participant->delivery, NOTHING_DUE);
+}
+
+static void add_owners(struct remo__tx_commit *commit, const struct remo_tx *tx, bool is_own) {
+    for (uint32_t i = 0; i < tx->items_count; i++) {
+        uint32_t owner = tx->items[i].owner;
+        if (remo__tx_op_of(&tx->items[i]) != REMO__TX_CHECK && (owner == commit->id.coordinator) == is_own
+            && !has_participant(commit, owner))
+            add_participant(commit, owner);
+    }
+}
+
+/* Find all participants. The decider is not this node: an outcome that only this node has would be lost
+ * with it. */
+static void find_participants(struct remo__tx_commit *commit, const struct remo_tx *tx) {
+    add_owners(commit, tx, true);
+    commit->is_own = commit->count > 0;
+    add_owners(commit, tx, false);
+}
+
+/* Append the header of a PREPARE, and the ranks of all participants but this node. */
+static void append_header(struct remo__tx_commit *commit) {
+    struct remo__tx_prepare header = {.id = commit->id, .owners = commit->count - commit->is_own};
+    uint16_t ranks[REMO_TX_ITEMS_MAX + 4] = {0};
+    for (uint32_t i = 0; i < header.owners; i++)
+        ranks[i] = (uint16_t)commit->participants[commit->is_own + i].node;
+    size_t ranks_bytes = remo__align_up(header.owners * sizeof ranks[0], 8);
+    memcpy(commit->requests + commit->requests_bytes, &header, sizeof header);
+    memcpy(commit->requests + commit->requests_bytes + sizeof header, ranks, ranks_bytes);
+    commit->requests_bytes += sizeof header + ranks_bytes;
+}
+
+static int make_request(struct remo__tx_commit *commit, const struct remo_tx *tx,
+                        struct participant *participant) {
+    size_t at = commit->requests_bytes;
+    append_header(commit);
+    int rc = remo__tx_request(tx, participant->node, false, commit->requests,
+                              remo__min(at + REMO_RPC_BYTES_MAX, sizeof commit->requests),
+                              &commit->requests_bytes, participant->items);
+    participant->request_at = at;
+    participant->request_bytes = commit->requests_bytes - at;
+    commit->requests_bytes = remo__align_up(commit->requests_bytes, 8);
+    return rc;
+}
+
+static int make_requests(struct remo__tx_commit *commit, const struct remo_tx *tx) {
+    int rc = 0;
+    find_participants(commit, tx);
+    for (uint32_t i = 0; i < commit->count && rc == 0; i++)
+        rc = make_request(commit, tx, &commit->participants[i]);
+    return rc;
+}
+
+/* ---- FINISH ---- */
+
+static void decide_late(struct remo__tx_commit *commit, struct participant *decider, int status);
+
+/* Note that a participant has departed. The others must confirm that they have cut it off: until then it
+ * may be up for them, and ask them for the outcome. The mutex is held. */
+static void add_loss(struct remo__tx_commit *commit, struct participant *departed) {
+    departed->has_departed = true;
+    if (!commit->commits)
+        return;
+    commit->losses[commit->losses_count++] = departed->node;
+    for (uint32_t i = commit->is_own; i < commit->count; i++) {
+        struct participant *other = &commit->participants[i];
+        if (!other->needs_finish || other->has_departed || atomic_load(&other->delivery) != NOTHING_DUE)
+            continue;
+        atomic_fetch_add(&commit->unfinished, 1);
+        atomic_store(&other->delivery, DUE);
+    }
+}
+
+/* Take the status of a FINISH. Returns whether the participant has finished. The mutex is held. */
+static bool take_status(struct remo__tx_commit *commit, struct participant *participant, int status) {
+    if (remo__is_departure(status)) {
+        add_loss(commit, participant);
+        return true;
+    }
+    if (status < 0 || status == REMO__TX_ANSWER_AGAIN)
+        return false;
+    if (status != REMO__TX_ANSWER_DONE)
+        remo__log(&commit->space->node->log, REMO_LOG_WARNING,
+                  "node %u has lost a transaction of %s: its memory is damaged", participant->node,
+                  remo_channel_name(commit->space->channel));
+    participant->confirmed += participant->finish.lost > 0;
+    return participant->confirmed == commit->losses_count;
+}
+
+/* The call has ended. Without an answer of a participant that is up, it is repeated after a sweep. */
+static void on_finished(struct remo_rpc_op *call) {
+    struct participant *participant = call->ctx;
+    struct remo__tx_commit *commit = participant->commit;
+    struct remo_node *node = commit->space->node;
+    int status = call->status;
+    pthread_mutex_lock(&commit->mutex);
+    bool is_late = atomic_load(&commit->phase) == DECIDING
+                   && (status >= 0 || remo__is_departure(status)); /* the call of the decider */
+    bool has_finished = !is_late && take_status(commit, participant, status);
+    atomic_store(&participant->delivery, has_finished || is_late ? NOTHING_DUE : DUE);
+    pthread_mutex_unlock(&commit->mutex);
+    if (is_late)
+        decide_late(commit, participant, status);
+    if (has_finished || is_late)
+        drop(commit);
+    remo__request_sweeps(node); /* for what is due */
+}
+
+/* Start to send a FINISH, unless none is due. If the call cannot start now, a sweep tries again. */
+static void send_finish(struct participant *participant) {
+    uint32_t expected = DUE;
+    if (atomic_load(&participant->delivery) != DUE
+        || !atomic_compare_exchange_strong(&participant->delivery, &expected, IN_FLIGHT))
+        return;
+    struct remo__tx_commit *commit = participant->commit;
+    pthread_mutex_lock(&commit->mutex);
+    uint32_t lost =
+        participant->confirmed < commit->losses_count ? 1 + commit->losses[participant->confirmed] : 0;
+    participant->finish =
+        (struct remo__tx_finish){.id = commit->id, .commits = commit->commits, .lost = lost};
+    pthread_mutex_unlock(&commit->mutex);
+    participant->call = (struct remo_rpc_op){.node = participant->node,
+                                             .number = REMO__TX_FINISH,
+                                             .request = &participant->finish,
+                                             .request_bytes = sizeof participant->finish,
+                                             .timeout_ns = REMO_FOREVER,
+                                             .done = on_finished,
+                                             .ctx = participant};
+    int rc = remo_rpc_start(commit->space->rpc, &participant->call);
+    if (rc == 0)
+        return;
+    participant->call.status = rc;
+    on_finished(&participant->call);
+}
+
+/* Send the outcome to all participants that may be prepared. `informed`: one that has it already, or has
+ * departed; or NULL. The caller counts in `unfinished`. */
+static void finish_all(struct remo__tx_commit *commit, bool commits, struct participant *informed,
+                       bool has_departed) {
+    pthread_mutex_lock(&commit->mutex);
+    commit->commits = commits;
+    atomic_store(&commit->phase, FINISHING);
+    for (uint32_t i = commit->is_own; i < commit->count; i++)
+        if (commit->participants[i].needs_finish && &commit->participants[i] != informed) {
+            atomic_fetch_add(&commit->unfinished, 1);
+            atomic_store(&commit->participants[i].delivery, DUE);
+        }
+    if (has_departed)
+        add_loss(commit, informed);
+    pthread_mutex_unlock(&commit->mutex);
+    for (uint32_t i = commit->is_own; i < commit->count; i++)
+        send_finish(&commit->participants[i]);
+    const struct remo__tx_finish finish = {.id = commit->id, .commits = commits};
+    if (commit->is_own && commit->participants[0].needs_finish)
+        (void)remo__tx_finish(commit->space, commit->id.coordinator, &finish);
+}
+
+/* ---- PREPARE ---- */
+
+static int check_waits(const struct remo__tx_commit *commit) {
+    const struct remo__thread *thread = remo__thread(commit->space->node);
+    if (!thread)
+        return remo__last_code();
+    if (thread->handling && commit->count > commit->is_own)
+        return remo__fail(-EDEADLK, "cannot commit at other nodes in a SHORT handler or a `done` function");
+    return 0;
+}
+
+static void start_prepare(struct remo__tx_commit *commit, struct participant *participant) {
+    struct remo_tx_space *space = commit->space;
+    participant->call = (struct remo_rpc_op){.node = participant->node,
+                                             .number = REMO__TX_PREPARE,
+                                             .request = commit->requests + participant->request_at,
+                                             .request_bytes = participant->request_bytes,
+                                             .reply = participant->reply,
+                                             .reply_cap = sizeof participant->reply,
+                                             .timeout_ns = space->node->op_timeout_ns};
+    int rc = remo_rpc_start(space->rpc, &participant->call);
+    if (rc != 0) /* -EAGAIN would mean a conflict: the node has not opened the space */
+        participant->call.status = rc == -EAGAIN ? -ETIMEDOUT : rc;
+}
+
+/* Wait until the PREPAREs of other nodes have ended. */
+static void await_replies(struct remo__tx_commit *commit) {
+    struct remo_rpc_op *calls[REMO_TX_ITEMS_MAX] = {NULL};
+    uint32_t count = 0;
+    for (uint32_t i = commit->is_own; i < commit->count; i++)
+        if (commit->participants[i].call.fate != REMO_RPC_NOT_SENT)
+            calls[count++] = &commit->participants[i].call;
+    int rc = remo_rpc_wait_all(calls, count);
+    for (uint32_t i = 0; i < count && rc != 0; i++)
+        remo_rpc_cancel(calls[i]); /* the wait was refused */
+}
+
+/* Return the status of a PREPARE that has ended. */
+static int end_prepare(struct participant *participant) {
+    struct remo_rpc_op *call = &participant->call;
+    int status = call->status;
+    /* also if the reply could not be sent, or is too long */
+    bool is_unknown = status < 0 && call->fate != REMO_RPC_NOT_SENT && !remo__is_departure(status);
+    participant->needs_finish = is_unknown || status == REMO__TX_ANSWER_DONE;
+    participant->count = (uint32_t)(call->reply_bytes / sizeof participant->reply[0]);
+    return status;
+}
+
+static int result_of(struct remo_tx *tx, const struct participant *participant, int status) {
+    struct remo__tx_conflict found = {0};
+    if (status < 0)
+        return remo__fail(status, "node %u cannot prepare a transaction of %s", participant->node,
+                          remo_channel_name(tx->space->channel));
+    memcpy(&found, participant->reply, sizeof found);
+    if (status == REMO__TX_ANSWER_CONFLICT && participant->call.reply_bytes != sizeof found)
+        status = REMO__TX_ANSWER_MALFORMED;
+    return remo__tx_result(tx, (enum remo__tx_answer)status, &found, participant->items);
+}
+
+static int prepare_here(struct remo_tx *tx, struct remo__tx_commit *commit, struct participant *participant) {
+    struct remo__tx_conflict found = {0};
+    int rc = remo__tx_check_shares(tx);
+    if (rc != 0)
+        return rc;
+    rc = remo__tx_prepare(commit->space, participant->node, commit->requests + participant->request_at,
+                          participant->request_bytes, &found, participant->reply, &participant->count);
+    participant->needs_finish = rc == REMO__TX_ANSWER_DONE;
+    if (rc < 0)
+        return remo__fail(rc, "cannot commit: %s is being closed", remo_channel_name(commit->space->channel));
+    return remo__tx_result(tx, (enum remo__tx_answer)rc, &found, participant->items);
+}
+
+/* The owner was the last to find these keys absent. */
+static void take_evidence(struct remo_tx *tx, const struct participant *participant) {
+    uint32_t next = 0;
+    for (uint32_t i = 0; i < tx->items_count; i++) {
+        struct remo__tx_item *item = &tx->items[i];
+        if (item->owner == participant->node && remo__tx_is_absence(item)
+            && remo__tx_op_of(item) == REMO__TX_CHECK && next < participant->count)
+            item->evidence =
+                (struct remo__evidence){.proof = REMO__PROOF_DELETES, .word = participant->reply[next++]};
+    }
+}
+
+/* Let all owners prepare, at the same time. */
+static int prepare(struct remo_tx *tx, struct remo__tx_commit *commit) {
+    int rc = 0;
+    for (uint32_t i = commit->is_own; i < commit->count; i++)
+        start_prepare(commit, &commit->participants[i]);
+    if (commit->is_own)
+        rc = prepare_here(tx, commit, &commit->participants[0]);
+    await_replies(commit);
+    for (uint32_t i = commit->is_own; i < commit->count; i++) {
+        int status = end_prepare(&commit->participants[i]);
+        if (status != REMO__TX_ANSWER_DONE && (rc == 0 || rc == -EAGAIN))
+            rc = result_of(tx, &commit->participants[i], status);
+    }
+    for (uint32_t i = 0; i < commit->count && rc == 0; i++)
+        take_evidence(tx, &commit->participants[i]);
+    return rc;
+}
+
+/* ---- the decision ---- */
+
+/* Let the decider commit. Returns the status of the call. */
+static int call_decider(struct remo__tx_commit *commit, struct participant *decider) {
+    struct remo_tx_space *space = commit->space;
+    decider->finish = (struct remo__tx_finish){.id = commit->id, .commits = true};
+    decider->call = (struct remo_rpc_op){.node = decider->node,
+                                         .number = REMO__TX_FINISH,
+                                         .request = &decider->finish,
+                                         .request_bytes = sizeof decider->finish,
+                                         .timeout_ns = space->node->op_timeout_ns};
+    int status = remo_rpc_start(space->rpc, &decider->call);
+    if (status == 0)
+        status = remo_rpc_wait(&decider->call);
+    remo_rpc_cancel(&decider->call); /* no effect, unless the wait was refused */
+    return status;
+}
+
+/* The decider has answered late, or has departed. */
+static void decide_late(struct remo__tx_commit *commit, struct participant *decider, int status) {
+    finish_all(commit, status <= REMO__TX_ANSWER_DONE, decider, status < 0);
+}
+
+/* The decider does not answer: this thread ends, and the call continues. */
+static int leave_undecided(struct remo__tx_commit *commit, struct participant *decider) {
+    pthread_mutex_lock(&commit->mutex);
+    commit->commits = true;
+    atomic_fetch_add(&commit->unfinished, 1);
+    atomic_store(&commit->phase, DECIDING);
+    atomic_store(&decider->delivery, DUE);
+    pthread_mutex_unlock(&commit->mutex);
+    send_finish(decider);
+    return remo__fail(-ETIMEDOUT,
+                      "node %u does not answer: the transaction will be committed when it does, or fails",
+                      decider->node);
+}
+
+/* All owners have prepared, and the transaction is valid. Only this node, while it is up, or the decider can
+ * decide; so the transaction is committed, also if the decider has failed. */
+static int decide(struct remo__tx_commit *commit) {
+    struct participant *decider = &commit->participants[commit->is_own];
+    const char *name = remo_channel_name(commit->space->channel);
+    if (commit->count == commit->is_own) {
+        finish_all(commit, true, NULL, false);
+        return 0;
+    }
+    int status = call_decider(commit, decider);
+    if (status == REMO__TX_ANSWER_DONE) {
+        finish_all(commit, true, decider, false);
+        return 0;
+    }
+    if (status < 0 && decider->call.fate != REMO_RPC_NOT_SENT && !remo__is_departure(status))
+        return leave_undecided(commit, decider);
+    if (status < 0 && decider->call.fate != REMO_RPC_NOT_SENT) {
+        finish_all(commit, true, decider, true);
+        return remo__fail(
+            status,
+            "the transaction is committed, but node %u has failed or closed %s: the keys that it "
+            "owned are lost",
+            decider->node, name);
+    }
+    finish_all(commit, false, NULL, false);
+    return status < 0 ? remo__fail(status, "node %u cannot commit a transaction of %s", decider->node, name)
+                      : remo__fail(-EPROTO, "node %u has lost a transaction of %s: its memory is damaged",
+                                   decider->node, name);
+}
+
+static int run(struct remo_tx *tx, struct remo__tx_commit *commit) {
+    int rc = make_requests(commit, tx);
+    if (rc == 0)
+        rc = check_waits(commit);
+    if (rc == 0)
+        rc = prepare(tx, commit);
+    if (rc == 0)
+        rc = remo__tx_validate(tx, REMO__TX_READ_ONLY);
+    if (rc == 0)
+        return decide(commit);
+    finish_all(commit, false, NULL, false);
+    return rc;
+}
+
+int remo__tx_coordinate(struct remo_tx *tx) {
+    struct remo__tx_commit *commit = NULL;
+    int rc = take_entry(tx->space, &commit);
+    if (rc != 0)
+        return rc;
+    rc = run(tx, commit);
+    drop(commit);
+    if (rc != -EAGAIN)
+        tx->conflict_item = REMO__TX_NONE; /* that of one owner, if another one has failed */
+    return rc;
+}
+
+/* ---- sweeps, and the end ---- */
+
+bool remo__tx_continue_all(struct remo_tx_space *space) {
+    bool is_left = false;
+    for (uint32_t number = 0; number < REMO__TX_COMMITS_MAX; number++) {
+        struct remo__tx_commit *commit = &space->commits[number];
+        if (atomic_load(&commit->phase) < DECIDING)
+            continue;
+        is_left = true;
+        for (uint32_t i = 0; i < REMO_TX_ITEMS_MAX; i++)
+            send_finish(&commit->participants[i]);
+    }
+    return is_left;
+}
+
+int remo__tx_serve(struct remo_tx_space *space) {
+    (void)remo__tx_continue_all(space);
+    return remo_rpc_serve(space->rpc, REMO__NS_PER_MS);
+}
+
+int remo__tx_open_commits(struct remo_tx_space *space) {
+    space->commits = calloc(REMO__TX_COMMITS_MAX, sizeof *space->commits);
+    if (!space->commits)
+        return remo__fail(-ENOMEM, "no memory for a transaction space");
+    for (uint32_t number = 0; number < REMO__TX_COMMITS_MAX; number++) {
+        space->commits[number].space = space;
+        pthread_mutex_init(&space->commits[number].mutex, NULL);
+        space->commits[number].id = (struct remo__tx_id){
+            .sequence = remo__now_ns(), .coordinator = space->node->rank, .number = number};
+    }
+    return 0;
+}
+
+static bool are_ended(const struct remo_tx_space *space) {
+    for (uint32_t number = 0; number < REMO__TX_COMMITS_MAX; number++)
+        if (atomic_load(&space->commits[number].phase) != FREE)
+            return false;
+    return true;
+}
+
+void remo__tx_await_commits(struct remo_tx_space *space) {
+    while (space->rpc && !are_ended(space))
+        (void)remo__tx_serve(space);
+}
+
+void remo__tx_free_commits(struct remo_tx_space *space) {
+    for (uint32_t number = 0; space->commits && number < REMO__TX_COMMITS_MAX; number++)
+        pthread_mutex_destroy(&space->commits[number].mutex);
+    free(space->commits);
+}

@@ -1,0 +1,190 @@
+/* record.c - the owner's side of transactions with changes at several owners: it prepares its part, keeps a
+ * record of it, and finishes it when the coordinator sends the outcome, or resolve.c has found it.
+ * Invariant: from PREPARE to the end of the record, the items of its changes are locked or reserved. */
+#include <errno.h>
+
+#include "systems/tx/steps.h"
+
+/* ---- messages ---- */
+
+/* Return the bytes of a PREPARE before its request, or 0 if it is malformed. */
+static size_t prefix_bytes(const struct remo__tx_prepare *header, size_t bytes) {
+    size_t prefix = sizeof *header + remo__align_up((size_t)header->owners * sizeof(uint16_t), 8);
+    return header->owners <= REMO_TX_ITEMS_MAX && prefix <= bytes ? prefix : 0;
+}
+
+/* Decode a PREPARE. Returns its request, or NULL if the rest is malformed. */
+static const char *decode(const struct remo_tx_space *space, const char *message, size_t bytes,
+                          struct remo__tx_prepare *ret_header) {
+    if (bytes < sizeof *ret_header || bytes > REMO_RPC_BYTES_MAX)
+        return NULL;
+    memcpy(ret_header, message, sizeof *ret_header);
+    size_t prefix = prefix_bytes(ret_header, bytes);
+    if (prefix == 0 || ret_header->id.number >= REMO__TX_COMMITS_MAX)
+        return NULL;
+    for (uint32_t i = 0; i < ret_header->owners; i++) {
+        uint16_t owner;
+        memcpy(&owner, message + sizeof *ret_header + i * sizeof owner, sizeof owner);
+        if (owner >= space->node->size)
+            return NULL;
+    }
+    return message + prefix;
+}
+
+uint32_t remo__tx_record_owners(const struct remo__tx_record *record, uint16_t *ret_owners) {
+    struct remo__tx_prepare header;
+    memcpy(&header, record->message, sizeof header);
+    memcpy(ret_owners, record->message + sizeof header, header.owners * sizeof *ret_owners);
+    return header.owners;
+}
+
+/* ---- records ---- */
+
+static void set_record(struct remo_tx_space *space, struct remo__tx_record *record,
+                       const struct remo__tx_id *id, uint32_t coordinator, const void *message,
+                       size_t bytes) {
+    record->space = space;
+    record->id = *id;
+    record->id.coordinator = coordinator;
+    memcpy(record->message, message, bytes);
+    record->message_bytes = (uint32_t)bytes;
+    record->asks_from = 0;
+    record->asks_at_ns = 0;
+    record->state = REMO__TX_RECORD_PREPARED;
+    atomic_fetch_add(&space->unsettled, 1);
+}
+
+/* The number of deletes of a group proves later that a key was absent in between. */
+static uint32_t count_deletes(const struct remo__tx_steps *steps, uint64_t *ret_deletes) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < steps->count; i++)
+        if (steps->step[i].op == REMO__TX_CHECK)
+            ret_deletes[count++] = remo__owner_group(steps->step[i].structure, &steps->step[i].key)->deletes;
+    return count;
+}
+
+/* The result of a PREPARE. */
+struct prepared {
+    struct remo__tx_conflict *conflict;
+    uint64_t *deletes;
+    uint32_t *count;
+};
+
+static enum remo__tx_answer hold(struct remo__tx_steps *steps, void *ctx) {
+    struct prepared *prepared = ctx;
+    enum remo__tx_answer answer =
+        steps->changes > 0 ? remo__tx_steps_check(steps, prepared->conflict) : REMO__TX_ANSWER_MALFORMED;
+    if (answer == REMO__TX_ANSWER_DONE)
+        answer = remo__tx_steps_hold(steps, true);
+    if (answer == REMO__TX_ANSWER_DONE)
+        *prepared->count = count_deletes(steps, prepared->deletes);
+    remo__mapped_fence(); /* place the locks before the coordinator validates what others lock */
+    return answer;
+}
+
+static int refuse_now(struct remo__tx_conflict *ret_conflict) {
+    *ret_conflict = (struct remo__tx_conflict){.kind = REMO_TX_LOCKED};
+    return REMO__TX_ANSWER_CONFLICT;
+}
+
+int remo__tx_prepare(struct remo_tx_space *space, uint32_t coordinator, const void *message, size_t bytes,
+                     struct remo__tx_conflict *ret_conflict, uint64_t *ret_deletes, uint32_t *ret_count) {
+    struct remo__tx_prepare header;
+    struct remo__tx_steps steps;
+    struct remo__tx_peer *peer = &space->peers[coordinator];
+    struct prepared prepared = {ret_conflict, ret_deletes, ret_count};
+    const char *request = decode(space, message, bytes, &header);
+    int answer = REMO__TX_ANSWER_MALFORMED;
+    if (!request)
+        return answer;
+    size_t request_bytes = bytes - (size_t)(request - (const char *)message);
+    pthread_mutex_lock(&peer->mutex);
+    struct remo__tx_record *record = &peer->records[header.id.number];
+    if (atomic_load(&peer->is_cut_off) || atomic_load(&space->is_closing))
+        answer = -ENOTCONN;
+    else if (record->is_unsettled || record->is_asking) /* of an earlier endpoint of the coordinator */
+        answer = refuse_now(ret_conflict);
+    else if (record->state != REMO__TX_RECORD_PREPARED)
+        answer = (int)remo__tx_steps_run(space, request, request_bytes, hold, &prepared, &steps);
+    if (answer == REMO__TX_ANSWER_DONE)
+        set_record(space, record, &header.id, coordinator, message, bytes);
+    pthread_mutex_unlock(&peer->mutex);
+    return answer;
+}
+
+static enum remo__tx_answer finish(struct remo__tx_steps *steps, void *ctx) {
+    const bool *commits = ctx;
+    remo__tx_steps_finish(steps, *commits);
+    remo__mapped_fence(); /* place the changes before a caller reads what others change */
+    return REMO__TX_ANSWER_DONE;
+}
+
+void remo__tx_record_end(struct remo__tx_record *record, bool commits) {
+    struct remo__tx_prepare header;
+    struct remo__tx_steps steps;
+    const char *request = decode(record->space, record->message, record->message_bytes, &header);
+    size_t bytes = request ? record->message_bytes - (size_t)(request - record->message) : 0;
+    if (request
+        && remo__tx_steps_run(record->space, request, bytes, finish, &commits, &steps)
+               == REMO__TX_ANSWER_DONE)
+        remo__tx_steps_grow(&steps);
+    record->state = commits ? REMO__TX_RECORD_COMMITTED : REMO__TX_RECORD_NONE;
+    record->asks_from = 0;
+    record->is_unsettled = commits && atomic_load(&record->space->peers[record->id.coordinator].is_cut_off);
+    if (!record->is_unsettled)
+        atomic_fetch_sub(&record->space->unsettled, 1);
+}
+
+/* A FINISH that is repeated finds the transaction finished. */
+static enum remo__tx_answer finish_record(struct remo__tx_record *record,
+                                          const struct remo__tx_finish *message) {
+    bool is_this = record->id.sequence == message->id.sequence;
+    if (is_this && record->state == REMO__TX_RECORD_PREPARED)
+        remo__tx_record_end(record, message->commits);
+    else if (message->commits && !(is_this && record->state == REMO__TX_RECORD_COMMITTED))
+        return REMO__TX_ANSWER_MALFORMED;
+    return REMO__TX_ANSWER_DONE;
+}
+
+enum remo__tx_answer remo__tx_finish(struct remo_tx_space *space, uint32_t coordinator,
+                                     const struct remo__tx_finish *message) {
+    struct remo__tx_peer *peer = &space->peers[coordinator];
+    enum remo__tx_answer answer = REMO__TX_ANSWER_MALFORMED;
+    if (message->id.number >= REMO__TX_COMMITS_MAX)
+        return answer;
+    if (message->lost > space->node->size)
+        return answer;
+    if (message->lost > 0 && !atomic_load(&space->peers[message->lost - 1].is_cut_off))
+        return REMO__TX_ANSWER_AGAIN;
+    pthread_mutex_lock(&peer->mutex);
+    if (!atomic_load(&peer->is_cut_off)) /* else resolve.c ends the record */
+        answer = finish_record(&peer->records[message->id.number], message);
+    pthread_mutex_unlock(&peer->mutex);
+    return answer;
+}
+
+/* ---- handlers ---- */
+
+int remo__tx_handle_prepare(void *ctx, const struct remo_rpc_request *request) {
+    char copy[REMO_RPC_BYTES_MAX]; /* the caller could change the request in its ring */
+    struct remo__tx_conflict conflict = {0};
+    uint64_t deletes[REMO_TX_ITEMS_MAX];
+    uint32_t count = 0;
+    if (request->bytes > sizeof copy)
+        return REMO__TX_ANSWER_MALFORMED;
+    memcpy(copy, request->data, request->bytes);
+    int answer = remo__tx_prepare(ctx, request->node, copy, request->bytes, &conflict, deletes, &count);
+    if (answer == REMO__TX_ANSWER_CONFLICT)
+        return remo_rpc_reply(request, answer, &conflict, sizeof conflict);
+    return answer == REMO__TX_ANSWER_DONE && count > 0
+               ? remo_rpc_reply(request, answer, deletes, count * sizeof deletes[0])
+               : answer;
+}
+
+int remo__tx_handle_finish(void *ctx, const struct remo_rpc_request *request) {
+    struct remo__tx_finish message;
+    if (request->bytes != sizeof message)
+        return REMO__TX_ANSWER_MALFORMED;
+    memcpy(&message, request->data, sizeof message);
+    return remo__tx_finish(ctx, request->node, &message);
+}

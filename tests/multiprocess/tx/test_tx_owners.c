@@ -1,0 +1,347 @@
+/* test_tx_owners.c - transactions that change items of several owners, between real nodes: the cost of a
+ * commit, absent keys, transfers between accounts of all nodes, and the failure of coordinators and owners in
+ * the middle of a commit. */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../../support/cluster.h"
+
+#define LONG_TIME (100 * SECOND)
+#define ACCOUNTS 8u /* of each node */
+#define BALANCE 1000u
+#define TRANSFERS 300u
+#define PAIRS 4u
+
+struct place {
+    uint32_t rank, size;
+    struct remo_table *table;
+    struct remo_structure *structure;
+    struct remo_tx_space *space;
+    struct remo_tx *tx;
+};
+
+/* Shared by all processes. */
+static struct {
+    _Atomic uint64_t committed[PAIRS]; /* the last value of a pair whose commit has returned 0 */
+    _Atomic uint32_t has_begun;
+} * shared;
+
+static void setup(void) {
+    memset(shared, 0, sizeof *shared);
+}
+
+/* ---- open, keys ---- */
+
+static int open_place(struct remo_node *node, struct place *ret_place) {
+    *ret_place = (struct place){.rank = remo_node_rank(node), .size = remo_node_size(node)};
+    CHECK_OK(remo_table_open(remo_node_root(node), "table", NULL, &ret_place->table));
+    ret_place->structure = remo_table_structure(ret_place->table);
+    CHECK_OK(remo_channel_wait(remo_structure_channel(ret_place->structure), LONG_TIME));
+    const struct remo_tx_space_options space = {.structures = &ret_place->structure, .structure_count = 1};
+    CHECK_OK(remo_tx_space_open(remo_node_root(node), "tx", &space, &ret_place->space));
+    CHECK_OK(remo_channel_wait(remo_tx_space_channel(ret_place->space), LONG_TIME));
+    CHECK_OK(remo_tx_open(ret_place->space, &ret_place->tx));
+    CHECK_OK(cluster_meet());
+    return 0;
+}
+
+static int close_place(struct place *place) {
+    CHECK_OK(cluster_meet());
+    remo_tx_close(place->tx);
+    remo_tx_space_close(place->space);
+    remo_table_close(place->table);
+    CHECK_OK(cluster_meet());
+    return 0;
+}
+
+/* Return the key with this index among those that `owner` owns. */
+static uint64_t key_of(const struct place *place, uint32_t owner, uint32_t index) {
+    uint64_t key = 0;
+    for (uint32_t found = 0; found <= index;
+         found += remo_table_owner(place->table, &key, sizeof key) == owner)
+        key++;
+    return key;
+}
+
+static int read_word(struct place *place, uint64_t key, uint64_t *ret_value) {
+    return remo_tx_read(place->tx, place->structure, &key, sizeof key, ret_value, sizeof *ret_value, NULL);
+}
+
+static int put_word(struct place *place, uint64_t key, uint64_t value) {
+    return remo_tx_put(place->tx, place->structure, &key, sizeof key, &value, sizeof value);
+}
+
+static int plain_put(struct place *place, uint64_t key, uint64_t value) {
+    return remo_structure_put(place->structure, &key, sizeof key, &value, sizeof value);
+}
+
+static int plain_read(struct place *place, uint64_t key, uint64_t *ret_value) {
+    return remo_structure_lookup(place->structure, &key, sizeof key, ret_value, sizeof *ret_value, NULL,
+                                 NULL);
+}
+
+/* ---- costs ---- */
+
+struct cost {
+    uint64_t reads, writes;
+};
+
+static struct cost cost_of(struct place *place) {
+    struct remo_stats table, space;
+    remo_channel_stats(remo_structure_channel(place->structure), &table);
+    remo_channel_stats(remo_tx_space_channel(place->space), &space);
+    return (struct cost){table.reads + space.reads, table.writes + space.writes};
+}
+
+/* Commit, and check the cost since `before`: calls for which the commit does not wait may follow it. */
+static int commit_for(struct place *place, struct cost before, uint64_t reads, uint64_t writes) {
+    struct cost after;
+    CHECK_OK(remo_tx_commit(place->tx));
+    CHECK_REACHES(after = cost_of(place), after.writes - before.writes, writes);
+    CHECK_EQUAL(after.reads - before.reads, reads);
+    return 0;
+}
+
+/* Node 0 has keys of its own, and uses those of the nodes 1 and 2. */
+static int check_costs(struct place *place) {
+    uint64_t own = key_of(place, 0, 0), one = key_of(place, 1, 0), two = key_of(place, 2, 0), value;
+    uint64_t other = key_of(place, 1, 1);
+    CHECK_OK(plain_put(place, one, 1));
+    CHECK_OK(plain_put(place, other, 2));
+    CHECK_OK(plain_read(place, one, &value)); /* the pages and places are known now */
+    CHECK_OK(plain_read(place, other, &value));
+    struct cost before = cost_of(place);
+    CHECK_OK(remo_tx_begin(place->tx)); /* 2 PREPAREs, the decision, and the other FINISH */
+    CHECK_OK(put_word(place, one, 3));
+    CHECK_OK(put_word(place, two, 4));
+    CHECK(commit_for(place, before, 0, 4) == 0);
+    before = cost_of(place);
+    CHECK_OK(remo_tx_begin(place->tx)); /* 1 PREPARE, and the decision */
+    CHECK_OK(put_word(place, own, 5));
+    CHECK_OK(put_word(place, two, 6));
+    CHECK(commit_for(place, before, 0, 2) == 0);
+    before = cost_of(place);
+    CHECK_OK(remo_tx_begin(place->tx)); /* a read, and its validation */
+    CHECK_OK(read_word(place, other, &value));
+    CHECK_OK(put_word(place, own, value));
+    CHECK(commit_for(place, before, 2, 0) == 0);
+    before = cost_of(place);
+    CHECK_OK(remo_tx_begin(place->tx));
+    CHECK_OK(read_word(place, other, &value));
+    CHECK_OK(put_word(place, one, value));
+    CHECK_OK(put_word(place, two, value));
+    CHECK(commit_for(place, before, 2, 4) == 0);
+    CHECK_OK(plain_read(place, two, &value));
+    CHECK_EQUAL(value, 2);
+    CHECK_OK(plain_read(place, one, &value));
+    CHECK_EQUAL(value, 2);
+    CHECK_OK(plain_read(place, own, &value));
+    CHECK_EQUAL(value, 2);
+    return 0;
+}
+
+static int costs(struct remo_node *node, void *ctx) {
+    struct place place;
+    (void)ctx;
+    CHECK(open_place(node, &place) == 0);
+    if (place.rank == 0)
+        CHECK(check_costs(&place) == 0);
+    return close_place(&place);
+}
+
+/* ---- absent keys ---- */
+
+/* A transaction finds a key absent in the place into which it inserts another one: it is not in conflict with
+ * itself. With many keys each bucket has some. */
+static int absent(struct remo_node *node, void *ctx) {
+    struct place place;
+    uint64_t value;
+    (void)ctx;
+    CHECK(open_place(node, &place) == 0);
+    for (uint32_t i = 0; i < 100 && place.rank == 0; i++) {
+        CHECK_OK(remo_tx_begin(place.tx));
+        for (uint32_t j = 0; j < 10; j++)
+            CHECK_CODE(read_word(&place, key_of(&place, j % 3, 1000 + j), &value), -ENOENT);
+        for (uint32_t j = 0; j < 3; j++)
+            CHECK_OK(put_word(&place, key_of(&place, j, i), i));
+        CHECK_OK(remo_tx_commit(place.tx));
+    }
+    return close_place(&place);
+}
+
+/* ---- transfers ---- */
+
+struct transfer {
+    struct place *place;
+    uint64_t from, to, amount;
+    uint64_t sum;
+};
+
+static int move(void *ctx, struct remo_tx *tx) {
+    struct transfer *transfer = ctx;
+    uint64_t from, to;
+    int rc = read_word(transfer->place, transfer->from, &from);
+    (void)tx;
+    if (rc == 0)
+        rc = read_word(transfer->place, transfer->to, &to);
+    if (rc != 0 || from < transfer->amount)
+        return rc;
+    rc = put_word(transfer->place, transfer->from, from - transfer->amount);
+    return rc != 0 ? rc : put_word(transfer->place, transfer->to, to + transfer->amount);
+}
+
+static int add_up(void *ctx, struct remo_tx *tx) {
+    struct transfer *transfer = ctx;
+    int rc = 0;
+    (void)tx;
+    transfer->sum = 0;
+    for (uint32_t i = 0; i < transfer->place->size * ACCOUNTS && rc == 0; i++) {
+        uint64_t value;
+        rc = read_word(transfer->place,
+                       key_of(transfer->place, i % transfer->place->size, i / transfer->place->size), &value);
+        transfer->sum += rc == 0 ? value : 0;
+    }
+    return rc;
+}
+
+/* All nodes transfer between accounts of all nodes, and add them up meanwhile. */
+static int transfers(struct remo_node *node, void *ctx) {
+    struct place place;
+    (void)ctx;
+    CHECK(open_place(node, &place) == 0);
+    for (uint32_t i = 0; i < ACCOUNTS; i++)
+        CHECK_OK(plain_put(&place, key_of(&place, place.rank, i), BALANCE));
+    CHECK_OK(cluster_meet());
+    uint32_t seed = place.rank + 1;
+    for (uint32_t i = 0; i < TRANSFERS; i++) {
+        uint32_t from = (uint32_t)rand_r(&seed), to = (uint32_t)rand_r(&seed);
+        struct transfer transfer = {.place = &place,
+                                    .from = key_of(&place, from % place.size, from / 8 % ACCOUNTS),
+                                    .to = key_of(&place, to % place.size, to / 8 % ACCOUNTS),
+                                    .amount = from / 64 % 100};
+        if (transfer.from != transfer.to)
+            CHECK_OK(remo_tx_run(place.tx, move, &transfer, LONG_TIME));
+        if (i % 16 == 0) {
+            CHECK_OK(remo_tx_run(place.tx, add_up, &transfer, LONG_TIME));
+            CHECK_EQUAL(transfer.sum, place.size * ACCOUNTS * BALANCE);
+        }
+    }
+    return close_place(&place);
+}
+
+/* ---- failures ---- */
+
+static void *kill_later(void *ctx) {
+    const struct timespec time = {.tv_nsec = *(const long *)ctx};
+    while (!atomic_load(&shared->has_begun))
+        cluster_sleep_ms(1);
+    nanosleep(&time, NULL);
+    kill(getpid(), SIGKILL);
+    return NULL;
+}
+
+/* Put the same value at two owners, again and again. */
+static int put_pairs(struct place *place) {
+    for (uint64_t value = 1;; value++) {
+        uint32_t pair = (uint32_t)value % PAIRS;
+        CHECK_OK(remo_tx_begin(place->tx));
+        CHECK_OK(put_word(place, key_of(place, 0, pair), value));
+        CHECK_OK(put_word(place, key_of(place, 1, pair), value));
+        int rc = remo_tx_commit(place->tx);
+        if (rc == -EAGAIN)
+            continue;
+        CHECK_OK(rc);
+        atomic_store(&shared->committed[pair], value);
+        atomic_store(&shared->has_begun, 1);
+    }
+}
+
+/* Both values of each pair are the same, at least as new as the last commit that has returned, and not
+ * locked. */
+static int check_pairs(struct place *place) {
+    for (uint32_t pair = 0; pair < PAIRS; pair++) {
+        uint64_t first = 0, second = 0, committed = atomic_load(&shared->committed[pair]);
+        int rc = plain_read(place, key_of(place, 0, pair), &first);
+        CHECK(rc == 0 || rc == -ENOENT);
+        CHECK_CODE(plain_read(place, key_of(place, 1, pair), &second), rc);
+        CHECK_EQUAL(first, second);
+        CHECK(first >= committed);
+        CHECK_OK(plain_put(place, key_of(place, 0, pair), 7));
+        CHECK_OK(plain_put(place, key_of(place, 1, pair), 7));
+    }
+    return 0;
+}
+
+/* Node 2 is killed at a random moment of its commits, while the owners read its pairs. */
+static int coordinator_fails(struct remo_node *node, void *ctx) {
+    struct place place;
+    pthread_t thread;
+    (void)ctx;
+    CHECK(open_place(node, &place) == 0);
+    if (place.rank == 2) {
+        long delay = (long)(cluster_now_ns() % 2000000);
+        cluster_expect_death();
+        CHECK(pthread_create(&thread, NULL, kill_later, &delay) == 0);
+        return put_pairs(&place);
+    }
+    uint64_t first, second;
+    for (uint32_t i = 0; remo_node_peer(node, 2) == REMO_PEER_UP; i++) {
+        CHECK_OK(remo_tx_begin(place.tx));
+        int rc = read_word(&place, key_of(&place, 0, i % PAIRS), &first);
+        int other = read_word(&place, key_of(&place, 1, i % PAIRS), &second);
+        if (remo_tx_commit(place.tx) == 0) {
+            CHECK_CODE(other, rc);
+            CHECK(rc != 0 || first == second);
+        }
+    }
+    cluster_await_cut_off(node, 2);
+    CHECK_OK(cluster_meet());
+    if (place.rank == 0)
+        CHECK(check_pairs(&place) == 0);
+    return close_place(&place);
+}
+
+/* Node 1, an owner, is killed while node 2 commits at the nodes 0 and 1. Each commit ends, and the keys of
+ * node 0 are not locked afterwards. */
+static int owner_fails(struct remo_node *node, void *ctx) {
+    struct place place;
+    pthread_t thread;
+    (void)ctx;
+    CHECK(open_place(node, &place) == 0);
+    if (place.rank == 1) {
+        long delay = (long)(cluster_now_ns() % 2000000);
+        cluster_expect_death();
+        CHECK(pthread_create(&thread, NULL, kill_later, &delay) == 0);
+        cluster_sleep_ms(100000);
+        return 0;
+    }
+    int rc = 0;
+    for (uint64_t value = 1; place.rank == 2 && (rc == 0 || rc == -EAGAIN); value++) {
+        uint32_t pair = (uint32_t)value % PAIRS;
+        CHECK_OK(remo_tx_begin(place.tx));
+        CHECK_OK(put_word(&place, key_of(&place, 0, pair), value));
+        CHECK_OK(put_word(&place, key_of(&place, 1, pair), value));
+        rc = remo_tx_commit(place.tx);
+        atomic_store(&shared->has_begun, 1);
+    }
+    CHECK_CODE(rc, place.rank == 2 ? -EHOSTDOWN : 0);
+    CHECK_OK(cluster_meet());
+    for (uint32_t pair = 0; pair < PAIRS; pair++)
+        CHECK_OK(plain_put(&place, key_of(&place, 0, pair), 9));
+    return close_place(&place);
+}
+
+int main(int argc, char **argv) {
+    static const struct cluster_test tests[] = {
+        CLUSTER_TEST(costs, 3),       CLUSTER_TEST(absent, 3),
+        CLUSTER_TEST(transfers, 3),   CLUSTER_TEST(coordinator_fails, 3),
+        CLUSTER_TEST(owner_fails, 3), {0}};
+    shared = cluster_shared(sizeof *shared);
+    return cluster_main(argc, argv, tests, setup);
+}
