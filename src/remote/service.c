@@ -38,8 +38,8 @@ static bool rest(const struct remo_node *node, struct rest *rest) {
 }
 #else
 /* Return the doublings of the next rest. Each rest interrupts a thread of this processor, so rests become
- * longer while other threads receive often. Work that is left for this thread has waited, so after a rest
- * with much of it they become shorter. */
+ * longer while other threads receive often. Work that is left for this thread has waited, so rests become
+ * shorter after one that left much work. */
 static uint32_t next_doublings(const struct rest *rest, uint32_t received) {
     if (received < RECEIVED_OFTEN)
         return 0;
