@@ -28,9 +28,9 @@
  *          remo_tx_commit or remo_tx_check has then returned 0. If inconsistent values could cause an invalid
  *          access or an endless loop, call remo_tx_check before you use them.
  * Conflict: the versions of items are compared, not their values. If a key was absent, a change of another
- *          key of its place or group (structure.h) can cause a conflict too, for a commit without changes and
- *          for remo_tx_check. So can the growth of a table. A put of a key that the transaction has not read
- *          causes none. Under permanent conflicts no transaction is guaranteed to succeed.
+ *          key of its place or group (structure.h) can cause a conflict too, for remo_tx_check and for each
+ *          commit that is not one call. So can the growth of a table. A put of a key that the transaction has
+ *          not read causes none. Under permanent conflicts no transaction is guaranteed to succeed.
  * Caches:  see structure.h.
  * Locks:   a commit with changes at several owners locks the items that it changes, from its first calls
  *          until the owners have the outcome. Meanwhile other transactions that use these items are in
@@ -45,13 +45,19 @@
  *          of them has applied it. A lookup at the decider may have returned the changes before the decider
  *          failed.
  *          If an owner fails before it has prepared, the commit returns -EHOSTDOWN, and nothing has changed.
- *          If the decider fails later, the transaction is committed, and the commit returns -EHOSTDOWN. If
+ *          If the decider fails later, the commit returns -EHOSTDOWN, and the transaction is committed.
+ *          Nothing has changed, however, if the failure is detected before the decider is asked to commit. If
  *          another owner fails later, the commit returns 0.
+ *          Limit: if several pairs of nodes lose their connections at the same time, and all other
+ *          connections remain, owners that are up may end a transaction with different outcomes
+ *          (docs/internals/tx.md). This cannot happen on one machine.
  *          After a -EHOSTDOWN, -ENOTCONN or -ETIMEDOUT of a commit with changes the outcome is unknown to the
  *          caller, unless remo_last_error states it. Either all changes are applied, perhaps after the commit
  *          has returned, or none is.
  *          Close a space when no transaction of any node is in progress: a node that closes it counts as
- *          failed for the transactions of others.
+ *          failed for the transactions of others. The last calls of a commit may follow its return. So if a
+ *          node fails while others close the space, its last transaction may remain applied at some of its
+ *          owners only.
  * Threads: a transaction object is used by one thread or task at a time; different ones concurrently. Do
  *          not use transactions in a SHORT handler or a `done` function (rpc.h): they may wait, and return
  *          -EDEADLK only if a call is needed. LONG handlers may use them. A change of a key by a function of
