@@ -15,7 +15,7 @@
 #define SWEEP_DOUBLINGS_MAX 3u   /* of that time, while a sweep completes no operation */
 #define RECEIVED_OFTEN 4u        /* by other threads, during one rest */
 #define BUSY_RESTS 8u            /* until the rests become twice as long */
-#define BUSY_RESTS_MAX (2 * BUSY_RESTS)
+#define BUSY_RESTS_MAX (3 * BUSY_RESTS)
 
 struct remo__service {
     struct remo_node *node;
@@ -28,6 +28,7 @@ struct rest {
     uint32_t relieved; /* as found last */
     uint32_t needed;   /* immediates since the last rest for which this thread had something to do */
     uint32_t busy;     /* rests in succession in which other threads have received often */
+    uint32_t doublings;
 };
 
 #ifdef REMO_SIM
@@ -38,14 +39,16 @@ static bool rest(const struct remo_node *node, struct rest *rest) {
 }
 #else
 /* Return the time of the next rest. Each rest interrupts a thread of this processor, so rests become longer
- * while other threads receive often. A message that this thread had to receive has waited, perhaps because
- * the others receive no more: the next rest is short, and shows it. */
+ * while other threads receive often. If a message has waited for the end of a long rest, perhaps the others
+ * receive no more: the next rest is short, and shows it. */
 static uint64_t next_rest_ns(struct rest *rest, uint32_t received) {
     if (received < RECEIVED_OFTEN)
         rest->busy = 0;
     else if (rest->busy < BUSY_RESTS_MAX)
         rest->busy++;
-    return REMO__SERVICE_REST_NS << (rest->needed > 0 ? 0 : rest->busy / BUSY_RESTS);
+    bool is_doubtful = rest->needed > 0 && rest->doublings > 0;
+    rest->doublings = is_doubtful ? 0 : rest->busy / BUSY_RESTS;
+    return REMO__SERVICE_REST_NS << rest->doublings;
 }
 
 /* Rest if other threads have received since the last time. Immediates are delivered afterwards. */

@@ -23,7 +23,7 @@ static void on_immediate(void *ctx, uint32_t node, uint32_t value) {
     struct remo__thread *thread = remo__thread(transport->node);
     bool has_pollers = remo__rpc_has_pollers(transport);
     bool found = thread && !has_pollers && remo__rpc_poll_all(transport, thread);
-    if (transport->mapped && !found) /* otherwise the bits above may show a poller what has arrived */
+    if (transport->mapped && !found) /* otherwise the bits may show a poller what has arrived */
         remo__service_count_needless(transport->node);
     if (!thread && !has_pollers)
         remo__log(&transport->node->log, REMO_LOG_ERROR, "cannot serve the requests of node %u: %s", node,
