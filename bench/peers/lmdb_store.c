@@ -1,5 +1,5 @@
 /* lmdb_store.c - transactions and rows of LMDB, for its benchmarks (lmdb_store.h). A process resets and
- * renews one read-only transaction: to begin another one takes more time. */
+ * renews one read-only transaction: beginning another one takes more time. */
 #include "bench/peers/lmdb_store.h"
 
 #include <errno.h>

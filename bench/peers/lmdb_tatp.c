@@ -1,5 +1,5 @@
 /* lmdb_tatp.c - the transactions of TATP on LMDB (lmdb_store.h). Each table is a database with integer keys,
- * except the index. To keep cursors at their rows for the next read or update was tried: it saves no time. */
+ * except the index. Keeping cursors at their rows for the next read or update was tried: it saves no time. */
 #include "bench/peers/lmdb_store.h"
 
 #include <errno.h>

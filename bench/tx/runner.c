@@ -51,8 +51,8 @@ int tx_runner_open(struct tx_runner *runner, struct bench_thread *thread, struct
     runner->thread = thread;
     runner->run = run;
     runner->tasks = thread->job->point->window;
-    /* Every point begins with the same seed. Without a change of it, inserts would find the rows that the
-     * last point has inserted. */
+    /* Every point begins with the same seed. Without a change of the seed, inserts would find the rows that
+     * the last point has inserted. */
     remo__random_seed(&thread->random, remo__random_next(&thread->random) + point_number);
     for (uint32_t i = 0; i < runner->tasks && rc == 0; i++)
         rc = remo_tx_open(space, &runner->txs[i]);

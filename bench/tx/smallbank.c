@@ -1,7 +1,8 @@
-/* smallbank.c - the SmallBank benchmark on Remo: transactions on the accounts of a bank, 85 % of which change
- * accounts, and 40 % use two customers, whose accounts may have different owners. Two sets of tables have the
- * same rows: the first finds them by reads and calls, the second by calls only. A transaction in conflict is
- * repeated. After each point, the sum of all accounts must be what the transactions have made it. */
+/* smallbank.c - the SmallBank benchmark on Remo. 40 % of the transactions use two customers, whose accounts
+ * may have different owners. Two sets of tables have the same rows: the first finds them by reads and calls,
+ * the second by calls only. A transaction in conflict is repeated. After each point, the sum of all accounts
+ * must be right. It shows lost and partial changes, but not that a row which was only read has changed: the
+ * simulator checks that. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>

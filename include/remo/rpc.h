@@ -27,6 +27,7 @@
  * Serving: SHORT handlers of all services run in threads that wait in remo_rpc_call, remo_rpc_wait,
  *          remo_rpc_serve or remo_rpc_post, or that call remo_rpc_test. Such a thread polls for a short time,
  *          then sleeps. If none is awake, the service thread of the node runs the handlers, after a wake-up.
+ *          If other threads of the node have just run handlers, a request waits up to 1 ms for this.
  *          If calls are frequent and latency matters, let a thread call remo_rpc_serve. Waits of other
  *          objects run no handler. SHORT requests from one sending node run one at a time, so a slow SHORT
  *          handler delays all requests from that node, also to other services and to LONG handlers. Requests

@@ -14,7 +14,7 @@
  *          valid, locked (valid, but a transaction is changing it: tx.h), or reserved (its key is still
  *          absent). The mark is 0, except in a hash table that has grown. The seal is a checksum of version,
  *          sizes, key and value. Each change of an item increments its version. A version never decreases,
- *          also when the memory is used for another key.
+ *          even when the memory is used for another key.
  * Cost:    lookup = 1 read, and 1 more for each read of an item that is torn, locked or reserved,
  *          REMO_LOOKUP_READS_MAX reads at most. Then 1 call (rpc.h), if the reads neither find the key nor
  *          prove it absent, or if there is no place to read. Change = 1 call. Keys that this node owns: no
@@ -98,7 +98,7 @@ struct remo_structure_type {
     /* Judge the bytes of that place by remo_item_read. If FOUND, set *ret_item. `data` has place->bytes
      * bytes, is aligned to 64, and is valid until the function returns. If ABSENT: a transaction later
      * compares the words that prove it, so they must never return to an earlier value. Heads never do. A word
-     * of the type's own needs a count of its changes. */
+     * that the type itself defines must contain a count of its changes. */
     enum remo_lookup_verdict (*lookup_end)(void *ctx, const struct remo_structure_key *key, uint32_t owner,
                                            const struct remo_structure_place *place, const void *data,
                                            struct remo_item *ret_item);
@@ -118,8 +118,8 @@ struct remo_structure_type {
     /* Set *ret_offset to a free item for the new key, which no other insert uses. After success, link always
      * follows. After any error, insert and put return -ENOSPC. */
     int (*make)(void *ctx, const struct remo_structure_key *key, uint64_t *ret_offset);
-    /* Make the item that make has chosen reachable: find returns it until unlink. The library makes it valid
-     * afterwards, perhaps in a later call, and then functions for other keys of the group may run before. If
+    /* Make the item that make has chosen reachable: find returns it until unlink. The library makes the item
+     * valid afterwards, perhaps in a later call; functions for other keys of the group may run in between. If
      * a transaction is aborted, the library frees the item and calls unlink instead. For a read that begins
      * after this function, lookup_end must not return ABSENT while the item is valid or reserved. */
     void (*link)(void *ctx, const struct remo_structure_key *key, uint64_t offset);
@@ -180,7 +180,7 @@ enum remo_lookup_way {
 /* Copy the value of the key to `value`. If the value is longer than `cap` bytes, copy nothing and return
  * -EMSGSIZE; *ret_value_bytes is its length in both cases. `value` may be NULL if `cap` is 0;
  * `ret_value_bytes` and `ret_way` may be NULL. Each read, and the call, block for op_timeout_ns at most. If a
- * transaction has locked the key, also one of this node, the owner is called again after pauses of up to
+ * transaction, even one of this node, has locked the key, the owner is called again after pauses of up to
  * 1 ms, for op_timeout_ns.
  * Errors:
  *   -ENOENT     the key is absent
@@ -198,8 +198,8 @@ REMO_API int remo_structure_lookup(struct remo_structure *structure, const void 
                                    void *value, size_t cap, size_t *ret_value_bytes,
                                    enum remo_lookup_way *ret_way);
 /* Insert an absent key (insert), replace the value of a present key (update), or do what applies (put).
- * `value` may be NULL if `value_bytes` is 0. Blocks for op_timeout_ns at most, and if a transaction has
- * locked the key, as a lookup.
+ * `value` may be NULL if `value_bytes` is 0. Blocks for op_timeout_ns at most; if a transaction has locked
+ * the key, as long as a lookup.
  * Errors: those of remo_structure_lookup, and
  *   -EEXIST    insert: the key is present
  *   -ENOENT    update: the key is absent

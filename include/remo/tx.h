@@ -1,4 +1,4 @@
-/* tx.h - transactions: reads and changes of several items of structures, all of them or none.
+/* tx.h - transactions: read and change several items of structures; all changes take effect, or none.
  *
  * Model:   a transaction reads and changes items of tables and other structures (structure.h). Its changes
  *          stay private until remo_tx_commit. Commit succeeds only if all values that the transaction has
@@ -8,14 +8,14 @@
  *          remo_channel_wait. For a table, pass remo_table_structure. Each thread or task opens a transaction
  *          object, and calls remo_tx_run with a function that reads and changes items. Or it calls
  *          remo_tx_begin, the functions that read and change items, and remo_tx_commit. See examples/bank.c.
- * Owners:  a transaction reads and changes items of any owners. It is cheapest if all of them have one owner:
+ * Owners:  a transaction reads and changes items of any owners. It is cheapest if all items have one owner:
  *          in a table, `partition_bytes` selects which keys have the same owner.
  * Cost:    network operations, if no item belongs to this node:
  *          - the first read of a key: a lookup (structure.h), normally 1 read. Later reads: none;
  *          - insert, update and delete: as a read of the key. put: none, but a delete after it: a lookup;
  *          - commit without changes: none for the key that was looked up last, unless it was locked. For
  *            each other present key: 1 read of 8 bytes, all at the same time. For each other absent key: the
- *            read or call that did not find it once more, one key after another;
+ *            read or call that did not find the key is repeated, one key after another;
  *          - commit with changes, all keys have one owner: 1 call (rpc.h);
  *          - commit with changes otherwise, if items of k other nodes change: k calls at the same time; the
  *            validation of all keys that were only read; then 1 call, unless k is 0. k - 1 more calls follow,
@@ -24,39 +24,46 @@
  * Order:   strictly serializable: committed transactions, and the lookups and changes of structure.h, take
  *          effect one at a time, each between its start and its end.
  *          Before the commit, each value that a transaction has read was current at some moment, but
- *          perhaps not all at the same moment. They are consistent with each other only if remo_tx_commit
- *          or remo_tx_check has then returned 0. If inconsistent values could cause an invalid access or an
- *          endless loop, call remo_tx_check before you use them.
+ *          perhaps not all at the same moment. The values are consistent with each other only if
+ *          remo_tx_commit or remo_tx_check has then returned 0. If inconsistent values could cause an invalid
+ *          access or an endless loop, call remo_tx_check before you use them.
  * Conflict: the versions of items are compared, not their values. If a key was absent, a change of another
- *          key of its place or group (structure.h) can cause a conflict too, for a commit without changes and
- *          for remo_tx_check. So can the growth of a table. A put of a key that the transaction has not read
- *          causes none. Under permanent conflicts no transaction is guaranteed to succeed.
+ *          key of its place or group (structure.h) can cause a conflict too, for remo_tx_check and for each
+ *          commit that is not one call. So can the growth of a table. A put of a key that the transaction has
+ *          not read causes none. Under permanent conflicts no transaction is guaranteed to succeed.
  * Caches:  see structure.h.
  * Locks:   a commit with changes at several owners locks the items that it changes, from its first calls
  *          until the owners have the outcome. Meanwhile other transactions that use these items are in
- *          conflict. Lookups and changes of these items wait (structure.h), except a lookup in a transaction
- *          whose read finds the item. The commit itself never waits for a lock. At most 32 such commits of a
- *          node run at the same time; others wait.
+ *          conflict. Lookups and changes of these items wait (structure.h). A lookup in a transaction does
+ *          not wait if its read finds the item. The commit itself never waits for a lock. At most 32 such
+ *          commits of a node run at the same time; others wait.
  * Failure: a transaction is applied completely or not at all, on all nodes that are up. Items of a node that
  *          fails are lost.
  *          If the node that runs the transaction fails during a commit, the owners find out the outcome, and
  *          unlock the items, some milliseconds after they have detected the failure. If it fails together
- *          with the first other owner (the decider), they abort the transaction, unless one of them has
- *          applied it; a lookup at the decider may have returned its changes before.
+ *          with the first other owner (the decider), the remaining owners abort the transaction, unless one
+ *          of them has applied it. A lookup at the decider may have returned the changes before the decider
+ *          failed.
  *          If an owner fails before it has prepared, the commit returns -EHOSTDOWN, and nothing has changed.
- *          If the decider fails later, the transaction is committed, and the commit returns -EHOSTDOWN. If
+ *          If the decider fails later, the commit returns -EHOSTDOWN, and the transaction is committed.
+ *          Nothing has changed, however, if the failure is detected before the decider is asked to commit. If
  *          another owner fails later, the commit returns 0.
+ *          Limit: if several pairs of nodes lose their connections at the same time, and all other
+ *          connections remain, owners that are up may end a transaction with different outcomes
+ *          (docs/internals/tx.md). This cannot happen on one machine.
  *          After a -EHOSTDOWN, -ENOTCONN or -ETIMEDOUT of a commit with changes the outcome is unknown to the
- *          caller, except that remo_last_error states it if it is known: all changes are applied, perhaps
- *          after the commit has returned, or none is.
+ *          caller, unless remo_last_error states it. Either all changes are applied, perhaps after the commit
+ *          has returned, or none is.
  *          Close a space when no transaction of any node is in progress: a node that closes it counts as
- *          failed for the transactions of others.
+ *          failed for the transactions of others. The last calls of a commit may follow its return. So if a
+ *          node fails while others close the space, its last transaction may remain applied at some of its
+ *          owners only.
  * Threads: a transaction object is used by one thread or task at a time; different ones concurrently. Do
- *          not use transactions in a SHORT handler or a `done` function (rpc.h): they may wait, and only a
- *          call that is needed returns -EDEADLK. LONG handlers may use them. A change of a key by
+ *          not use transactions in a SHORT handler or a `done` function (rpc.h): they may wait, and return
+ *          -EDEADLK only if a call is needed. LONG handlers may use them. A change of a key by a function of
  *          structure.h, or by another transaction object, is in conflict with a transaction of the same
  *          thread that has read it.
- * Memory:  a transaction object has about 24 KiB. A space is one service of rpc.h. It reserves 150 KiB of
+ * Memory:  a transaction object takes about 24 KiB. A space is one service of rpc.h. It reserves 150 KiB of
  *          address space per node of the job and 3 MiB once; most of it takes memory from its first use on. A
  *          call takes up to 32 KiB of the stack.
  * Source:  Storm 5.3, 5.4. As in FaRM, items are locked only during the commit. Differs in: a commit
@@ -72,7 +79,7 @@ REMO_BEGIN
 
 #define REMO_TX_STRUCTURES_MAX 16u
 #define REMO_TX_ITEMS_MAX 64u /* keys of one transaction */
-/* Of one transaction: its keys, the values read, and each new value, also if a later one replaces it. With
+/* Of one transaction: its keys, the values read, and each new value, even if a later one replaces it. With
  * changes the limit of the request applies too: see remo_tx_commit. */
 #define REMO_TX_BYTES_MAX 16384u
 
@@ -97,8 +104,8 @@ REMO_API int remo_tx_space_open(struct remo_channel *parent, const char *name,
                                 struct remo_tx_space **ret_space);
 /* Close the space, after its transaction objects; not in a handler or a `done` function (rpc.h). NULL has
  * no effect. Waits until the calls of peers that run here have returned, until the owners of items have
- * the outcome of the transactions of this node, and until this node has that of those that it has
- * prepared. */
+ * the outcome of the transactions of this node, and until this node has the outcome of the transactions that
+ * it has prepared. */
 REMO_API void remo_tx_space_close(struct remo_tx_space *space);
 /* Return the channel of the space, for remo_channel_wait; NULL if `space` is NULL. */
 REMO_API struct remo_channel *remo_tx_space_channel(struct remo_tx_space *space);
@@ -148,9 +155,9 @@ REMO_API int remo_tx_put(struct remo_tx *tx, struct remo_structure *structure, c
 REMO_API int remo_tx_delete(struct remo_tx *tx, struct remo_structure *structure, const void *key,
                             size_t key_bytes);
 /* Validate all keys that the transaction has read: return 0 if all results were current at one moment during
- * this call. The transaction continues, also after -EAGAIN: then abort it, or return -EAGAIN from `body`.
+ * this call. The transaction continues, even after -EAGAIN: then abort it, or return -EAGAIN from `body`.
  * Blocks: op_timeout_ns limits the reads of all present keys together, and those of each absent key. Cost:
- * that of a commit without changes, and of the key that was looked up last.
+ * that of a commit without changes, plus the validation of the key that was looked up last.
  * Errors:
  *   -EAGAIN  a key has changed or is locked; see remo_tx_last_conflict
  *   -ESTALE  the transaction has not begun, or it has ended
@@ -181,8 +188,8 @@ REMO_API void remo_tx_abort(struct remo_tx *tx);
 /* Run `body(ctx, tx)` as a transaction: begin, `body`, and commit if it returned 0. If the
  * commit or `body` returns -EAGAIN, pause for a random time and repeat, unless `timeout_ns` has passed. The
  * limit of the pause doubles from 1 us to 1 ms. `timeout_ns` does not interrupt an attempt; 0: one attempt.
- * Any other result of `body` than 0 aborts the transaction, and is returned. `body` must not begin, commit
- * or abort; it may run several times, also with values that are not consistent with each other (see Order).
+ * Any other result of `body` except 0 aborts the transaction, and is returned. `body` must not begin, commit
+ * or abort; it may run several times, even with values that are not consistent with each other (see Order).
  * Errors:
  *   -EINVAL     `tx` or `body` is NULL
  *   -EBUSY      the last transaction has not ended

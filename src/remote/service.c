@@ -14,8 +14,8 @@
 #define SWEEP_NS REMO__NS_PER_MS /* between sweeps */
 #define SWEEP_DOUBLINGS_MAX 3u   /* of that time, while a sweep completes no operation */
 #define RECEIVED_OFTEN 4u        /* by other threads, during one rest */
-#define NEEDED_RARELY 4u         /* this thread, at most once while others receive 4 times */
-#define REST_DOUBLINGS_MAX 3u
+#define BUSY_RESTS 8u            /* until the rests become twice as long */
+#define BUSY_RESTS_MAX (3 * BUSY_RESTS)
 
 struct remo__service {
     struct remo_node *node;
@@ -27,6 +27,7 @@ struct remo__service {
 struct rest {
     uint32_t relieved; /* as found last */
     uint32_t needed;   /* immediates since the last rest for which this thread had something to do */
+    uint32_t busy;     /* rests in succession in which other threads have received often */
     uint32_t doublings;
 };
 
@@ -37,25 +38,26 @@ static bool rest(const struct remo_node *node, struct rest *rest) {
     return false;
 }
 #else
-/* Return the doublings of the next rest. Each rest interrupts a thread of this processor, so rests become
- * longer while other threads receive often. Work that is left for this thread has waited, so after a rest
- * with much of it they become shorter. */
-static uint32_t next_doublings(const struct rest *rest, uint32_t received) {
+/* Return the time of the next rest. Each rest interrupts a thread of this processor, so rests become longer
+ * while other threads receive often. If a message has waited for the end of a long rest, perhaps the others
+ * receive no more: the next rest is short, and shows it. */
+static uint64_t next_rest_ns(struct rest *rest, uint32_t received) {
     if (received < RECEIVED_OFTEN)
-        return 0;
-    if (rest->needed > received / NEEDED_RARELY)
-        return rest->doublings > 0 ? rest->doublings - 1 : 0;
-    return rest->doublings < REST_DOUBLINGS_MAX ? rest->doublings + 1 : rest->doublings;
+        rest->busy = 0;
+    else if (rest->busy < BUSY_RESTS_MAX)
+        rest->busy++;
+    bool is_doubtful = rest->needed > 0 && rest->doublings > 0;
+    rest->doublings = is_doubtful ? 0 : rest->busy / BUSY_RESTS;
+    return REMO__SERVICE_REST_NS << rest->doublings;
 }
 
 /* Rest if other threads have received since the last time. Immediates are delivered afterwards. */
 static bool rest(const struct remo_node *node, struct rest *rest) {
     uint32_t relieved = atomic_load_explicit(&node->threads->relieved, memory_order_relaxed);
     uint32_t received = relieved - rest->relieved;
-    rest->doublings = next_doublings(rest, received);
+    const struct timespec pause = {.tv_nsec = (long)next_rest_ns(rest, received)};
     rest->relieved = relieved;
     rest->needed = 0;
-    const struct timespec pause = {.tv_nsec = (long)REMO__SERVICE_REST_NS << rest->doublings};
     return received > 0 && nanosleep(&pause, NULL) == 0;
 }
 #endif

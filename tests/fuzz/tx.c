@@ -1,6 +1,6 @@
 /* tx.c - fuzzes the messages that commit transactions, as an owner decodes and executes them: any bytes.
- * Invariant: an owner accesses nothing beyond the message and its share, and afterwards no item is locked or
- * reserved, unless the transaction is prepared. */
+ * Invariant: an owner accesses nothing beyond the message and its share, accepts only participants, and
+ * afterwards no item is locked or reserved, unless the transaction is prepared. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #define VALUE_BYTES_MAX 100u
 #define ITEMS 4u
 #define SEEDS 12u
-#define NODES 2u
+#define NODES 3u
 
 static struct remo_structure structure;
 
@@ -61,9 +61,11 @@ static struct remo_node node = {.size = NODES};
 static struct remo__tx_record records[NODES * REMO__TX_COMMITS_MAX];
 static struct remo__tx_peer peers[NODES] = {
     {.mutex = PTHREAD_MUTEX_INITIALIZER, .records = records},
-    {.mutex = PTHREAD_MUTEX_INITIALIZER, .records = records + REMO__TX_COMMITS_MAX}};
+    {.mutex = PTHREAD_MUTEX_INITIALIZER, .records = records + REMO__TX_COMMITS_MAX},
+    {.mutex = PTHREAD_MUTEX_INITIALIZER, .records = records + 2 * REMO__TX_COMMITS_MAX}};
+static struct remo_channel channel = {.participants = {.word = {3}}}; /* nodes 0, which is this one, and 1 */
 static struct remo_tx_space space = {
-    .node = &node, .peers = peers, .structures = {&structure}, .structure_count = 1};
+    .node = &node, .channel = &channel, .peers = peers, .structures = {&structure}, .structure_count = 1};
 
 /* ---- requests ---- */
 
@@ -138,6 +140,7 @@ static void prepare(const char *message, size_t bytes) {
     }
     struct remo__tx_prepare header;
     memcpy(&header, message, sizeof header);
+    assert(header.owners == 1); /* this node: node 1 is the coordinator, and node 2 no participant */
     struct remo__tx_finish finish = {.id = header.id, .commits = message[bytes - 1] & 1};
     struct remo__tx_question question = {.id = header.id, .is_decisive = message[bytes - 1] >> 1 & 1};
     question.id.coordinator = 1;

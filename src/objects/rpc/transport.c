@@ -20,14 +20,12 @@ static void on_immediate(void *ctx, uint32_t node, uint32_t value) {
     else if (transport->size > REMO__RPC_DIRECT_NODES)
         (void)remo__rpc_set_bit(state, REMO__RPC_AT_PENDING, node);
     remo__mapped_fence_after_atomic();
-    if (remo__rpc_has_pollers(transport)) {
-        remo__service_count_needless(transport->node);
-        return;
-    }
     struct remo__thread *thread = remo__thread(transport->node);
-    if (thread && !remo__rpc_poll_all(transport, thread))
+    bool has_pollers = remo__rpc_has_pollers(transport);
+    bool found = thread && !has_pollers && remo__rpc_poll_all(transport, thread);
+    if (transport->mapped && !found) /* otherwise the bits may show a poller what has arrived */
         remo__service_count_needless(transport->node);
-    if (!thread)
+    if (!thread && !has_pollers)
         remo__log(&transport->node->log, REMO_LOG_ERROR, "cannot serve the requests of node %u: %s", node,
                   remo_last_error());
 }

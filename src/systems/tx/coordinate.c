@@ -201,7 +201,7 @@ static bool take_status(struct remo__tx_commit *commit, struct participant *part
     return participant->confirmed == commit->losses_count;
 }
 
-/* The call has ended. Without an answer of a participant that is up, it is repeated after a sweep. */
+/* The call has ended. If the participant is up and has not answered, the call is repeated after a sweep. */
 static void on_finished(struct remo_rpc_op *call) {
     struct participant *participant = call->ctx;
     struct remo__tx_commit *commit = participant->commit;
@@ -290,7 +290,7 @@ static void start_prepare(struct remo__tx_commit *commit, struct participant *pa
                                              .reply_cap = sizeof participant->reply,
                                              .timeout_ns = space->node->op_timeout_ns};
     int rc = remo_rpc_start(space->rpc, &participant->call);
-    if (rc != 0) /* -EAGAIN would mean a conflict: the node has not opened the space */
+    if (rc != 0) /* -EAGAIN, which would mean a conflict: the node has not opened the space */
         participant->call.status = rc == -EAGAIN ? -ETIMEDOUT : rc;
 }
 
@@ -310,7 +310,7 @@ static void await_replies(struct remo__tx_commit *commit) {
 static int end_prepare(struct participant *participant) {
     struct remo_rpc_op *call = &participant->call;
     int status = call->status;
-    /* also if the reply could not be sent, or is too long */
+    /* even if the reply could not be sent, or is too long */
     bool is_unknown = status < 0 && call->fate != REMO_RPC_NOT_SENT && !remo__is_departure(status);
     participant->needs_finish = is_unknown || status == REMO__TX_ANSWER_DONE;
     participant->count = (uint32_t)(call->reply_bytes / sizeof participant->reply[0]);
@@ -409,7 +409,7 @@ static int leave_undecided(struct remo__tx_commit *commit, struct participant *d
 }
 
 /* All owners have prepared, and the transaction is valid. Only this node, while it is up, or the decider can
- * decide; so the transaction is committed, also if the decider has failed. */
+ * decide; so the transaction is committed, even if the decider has failed. */
 static int decide(struct remo__tx_commit *commit) {
     struct participant *decider = &commit->participants[commit->is_own];
     const char *name = remo_channel_name(commit->space->channel);
@@ -460,7 +460,7 @@ int remo__tx_coordinate(struct remo_tx *tx) {
     rc = run(tx, commit);
     drop(commit);
     if (rc != -EAGAIN)
-        tx->conflict_item = REMO__TX_NONE; /* that of one owner, if another one has failed */
+        tx->conflict_item = REMO__TX_NONE; /* one owner may be in conflict, and another one have failed */
     return rc;
 }
 

@@ -14,8 +14,8 @@
 #include "base/bits.h"
 #include "channel/remote.h"
 
-/* States: free is 0. Valid, and also locked: a transaction is changing it. Locked, and not valid: reserved
- * for a new key. The key is still absent, and the seal is that of the new item. */
+/* States: free is 0. Valid and locked: a transaction is changing the item. Locked and not valid: reserved for
+ * a new key. The key is still absent, and the seal is that of the new item. */
 #define REMO__ITEM_VALID UINT64_C(1)
 #define REMO__ITEM_LOCKED UINT64_C(2)
 #define REMO__ITEM_VERSION UINT64_C(0x100) /* one version, in a head */

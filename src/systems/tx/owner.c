@@ -241,7 +241,7 @@ bool remo__owner_make_room(struct remo_structure *structure) {
     return divide(structure, REMO__GROWTH_NO_ROOM) > 0;
 }
 
-/* Copy sizes, key and value to `image`. Returns their bytes: at most those of the largest item, also if the
+/* Copy sizes, key and value to `image`. Returns their bytes: at most those of the largest item, even if the
  * memory is damaged. */
 static size_t copy_image(const struct remo_structure *structure, uint64_t offset, char *image) {
     const char *at = remo__own_at(structure, offset);

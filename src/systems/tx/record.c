@@ -13,21 +13,33 @@ static size_t prefix_bytes(const struct remo__tx_prepare *header, size_t bytes) 
     return header->owners <= REMO_TX_ITEMS_MAX && prefix <= bytes ? prefix : 0;
 }
 
+/* Return whether the coordinator and the owners are participants of the space, the coordinator is not among
+ * the owners, and this node is. A node that is no participant is never cut off, so the record would never
+ * end. */
+static bool are_participants(const struct remo_tx_space *space, uint32_t coordinator, const char *ranks,
+                             uint32_t count) {
+    const struct remo_nodeset *participants = remo_channel_participants(space->channel);
+    uint32_t own = coordinator == space->node->rank;
+    for (uint32_t i = 0; i < count; i++) {
+        uint16_t owner;
+        memcpy(&owner, ranks + i * sizeof owner, sizeof owner);
+        if (owner == coordinator || !remo_nodeset_has(participants, owner))
+            return false;
+        own += owner == space->node->rank;
+    }
+    return own == 1 && remo_nodeset_has(participants, coordinator);
+}
+
 /* Decode a PREPARE. Returns its request, or NULL if the rest is malformed. */
-static const char *decode(const struct remo_tx_space *space, const char *message, size_t bytes,
-                          struct remo__tx_prepare *ret_header) {
+static const char *decode(const struct remo_tx_space *space, uint32_t coordinator, const char *message,
+                          size_t bytes, struct remo__tx_prepare *ret_header) {
     if (bytes < sizeof *ret_header || bytes > REMO_RPC_BYTES_MAX)
         return NULL;
     memcpy(ret_header, message, sizeof *ret_header);
     size_t prefix = prefix_bytes(ret_header, bytes);
-    if (prefix == 0 || ret_header->id.number >= REMO__TX_COMMITS_MAX)
+    if (prefix == 0 || ret_header->id.number >= REMO__TX_COMMITS_MAX
+        || !are_participants(space, coordinator, message + sizeof *ret_header, ret_header->owners))
         return NULL;
-    for (uint32_t i = 0; i < ret_header->owners; i++) {
-        uint16_t owner;
-        memcpy(&owner, message + sizeof *ret_header + i * sizeof owner, sizeof owner);
-        if (owner >= space->node->size)
-            return NULL;
-    }
     return message + prefix;
 }
 
@@ -93,7 +105,7 @@ int remo__tx_prepare(struct remo_tx_space *space, uint32_t coordinator, const vo
     struct remo__tx_steps steps;
     struct remo__tx_peer *peer = &space->peers[coordinator];
     struct prepared prepared = {ret_conflict, ret_deletes, ret_count};
-    const char *request = decode(space, message, bytes, &header);
+    const char *request = decode(space, coordinator, message, bytes, &header);
     int answer = REMO__TX_ANSWER_MALFORMED;
     if (!request)
         return answer;
@@ -122,7 +134,8 @@ static enum remo__tx_answer finish(struct remo__tx_steps *steps, void *ctx) {
 void remo__tx_record_end(struct remo__tx_record *record, bool commits) {
     struct remo__tx_prepare header;
     struct remo__tx_steps steps;
-    const char *request = decode(record->space, record->message, record->message_bytes, &header);
+    const char *request =
+        decode(record->space, record->id.coordinator, record->message, record->message_bytes, &header);
     size_t bytes = request ? record->message_bytes - (size_t)(request - record->message) : 0;
     if (request
         && remo__tx_steps_run(record->space, request, bytes, finish, &commits, &steps)

@@ -1,5 +1,5 @@
 /* request.c - the requests of a commit to the owners of its items, and the results of their answers (tx.h).
- * Invariant: the owner that executes a request has all keys of it. */
+ * Invariant: the owner that executes a request owns all its keys. */
 #include "systems/tx/tx.h"
 
 #include <errno.h>

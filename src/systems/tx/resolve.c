@@ -43,7 +43,7 @@ static enum remo__tx_outcome answer_prepared(struct remo__tx_record *record, uin
                             false); /* only the decider commits, and the coordinator does not ask now */
         return REMO__TX_ABORTED;
     }
-    /* An answer from an earlier owner may be about to arrive, which the asking one regards as failed. */
+    /* The answer of an earlier owner, which the asking owner regards as failed, may be about to arrive. */
     bool may_learn = record->is_asking && record->asked != asker;
     bool is_last = are_cut_off(space, owners, place_of(owners, count, asker));
     return is_last && !may_learn ? REMO__TX_UNKNOWN : REMO__TX_PENDING;
@@ -81,7 +81,7 @@ int remo__tx_handle_resolve(void *ctx, const struct remo_rpc_request *request) {
 
 /* Return the index of the next owner to ask, or `count` if the outcome is known: the transaction is aborted.
  * An owner asks the first one of those before it that is up. If there is none, the decider has the outcome,
- * and another owner asks all owners after it. */
+ * and any other owner asks all owners after itself. */
 static uint32_t next_to_ask(const struct remo__tx_record *record, const uint16_t *owners, uint32_t count) {
     uint32_t own = place_of(owners, count, record->space->node->rank);
     for (uint32_t i = 0; i < own && i < count; i++)

@@ -1,6 +1,6 @@
 /* steps.c - the owner's side of transactions: the steps of a request, under the mutexes of their groups.
- * Invariant: while an item has its new value and another one of the same transaction its old value, the other
- * one is locked or reserved, so a read of both shows that the transaction is not complete. */
+ * Invariant: while an item has its new value and another one of the same transaction its old value, the item
+ * with the old value is locked or reserved, so a read of both shows that the transaction is not complete. */
 #include "systems/tx/steps.h"
 
 /* ---- decode ---- */
@@ -91,8 +91,8 @@ static void add_mutex(struct remo__tx_steps *steps, pthread_mutex_t *mutex) {
     steps->mutexes_count++;
 }
 
-/* Lock them in the order of their addresses, so that two transactions never wait for each other, also if
- * their spaces have the same structures in different orders. */
+/* Lock the mutexes in the order of their addresses, so that two transactions never wait for each other, even
+ * if their spaces have the same structures in different orders. */
 static void lock_groups(struct remo__tx_steps *steps) {
     for (uint32_t i = 0; i < steps->count; i++)
         add_mutex(steps, &remo__owner_group(steps->step[i].structure, &steps->step[i].key)->mutex);
@@ -112,8 +112,8 @@ static bool refuse(struct remo__tx_conflict *ret_conflict, uint32_t item, enum r
     return false;
 }
 
-/* Return whether the condition of a step is true, and no other transaction is changing its item. The item was
- * searched. */
+/* Return whether the condition of a step is true, and no other transaction is changing its item. The owner
+ * has searched for the item. */
 static bool is_met(const struct remo__tx_step *step, uint32_t index, struct remo__tx_conflict *ret_conflict) {
     bool is_present = step->offset != REMO_STRUCTURE_NOWHERE;
     uint64_t head = is_present ? remo__load(remo__own_at(step->structure, step->offset)) : 0;
@@ -199,8 +199,8 @@ static void undo(const struct remo__tx_steps *steps) {
     }
 }
 
-/* An item that is reserved is still that of an insert, and one that is locked that of another change, also if
- * the structure has moved it. */
+/* Find the items again: the structure may have moved them. A reserved item still belongs to an insert, a
+ * locked item to another change. */
 static void find_held(struct remo__tx_steps *steps) {
     for (uint32_t i = 0; i < steps->count; i++) {
         struct remo__tx_step *step = &steps->step[i];

@@ -30,7 +30,7 @@ enum remo__tx_answer remo__tx_steps_run(const struct remo_tx_space *space, const
 
 /* ---- in `run` ---- */
 
-/* Search all items, and check all conditions. *ret_conflict is set if the answer is CONFLICT. */
+/* Search for all items, and check all conditions. *ret_conflict is set if the answer is CONFLICT. */
 enum remo__tx_answer remo__tx_steps_check(struct remo__tx_steps *steps,
                                           struct remo__tx_conflict *ret_conflict);
 /* Reserve the items of new keys, and lock the other items that change if `locks`. An answer other than DONE
@@ -38,7 +38,7 @@ enum remo__tx_answer remo__tx_steps_check(struct remo__tx_steps *steps,
 enum remo__tx_answer remo__tx_steps_hold(struct remo__tx_steps *steps, bool locks);
 /* Apply the changes; this also unlocks the items. */
 void remo__tx_steps_apply(const struct remo__tx_steps *steps);
-/* After remo__tx_steps_hold in an earlier call: search all items, and apply the changes, or undo the
+/* After remo__tx_steps_hold in an earlier call: search for all items, and apply the changes, or undo the
  * reservations and locks. */
 void remo__tx_steps_finish(struct remo__tx_steps *steps, bool applies);
 

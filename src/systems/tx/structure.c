@@ -300,7 +300,7 @@ static int return_found(const struct remo_structure *structure, enum remo__item_
     return result_of(structure, answer);
 }
 
-/* `waits`: while the item is locked or reserved; otherwise -EBUSY. */
+/* If the item is locked or reserved: wait if `waits`, otherwise return -EBUSY. */
 static int lookup_by_call(struct remo_structure *structure, uint32_t owner,
                           const struct remo_structure_key *key, void *value, size_t cap,
                           size_t *ret_value_bytes, bool waits, struct remo__evidence *ret_evidence) {

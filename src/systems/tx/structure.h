@@ -56,7 +56,7 @@ struct remo__item_reply {
     uint64_t deletes;      /* of keys of the group, so far */
 };
 
-/* The result of the owner's search of a key. The caller sets `value` and `cap`. */
+/* The result of the owner's search for a key. The caller sets `value` and `cap`. */
 struct remo__owner_found {
     struct remo__item_reply item;
     void *value; /* at most `cap` bytes are copied */
@@ -160,11 +160,11 @@ uint64_t remo__owner_hash(const struct remo_structure *structure, uint64_t offse
 /* The steps of a change that is part of a transaction, while the mutex of the key's group is held. */
 struct remo__structure_group *remo__owner_group(struct remo_structure *structure,
                                                 const struct remo_structure_key *key);
-/* Search for the key: *ret_offset is its item, also if it is reserved, or REMO_STRUCTURE_NOWHERE. Returns
+/* Search for the key: *ret_offset is its item, even if it is reserved, or REMO_STRUCTURE_NOWHERE. Returns
  * false if the type returned a wrong offset. */
 bool remo__owner_search(struct remo_structure *structure, const struct remo_structure_key *key,
                         uint64_t *ret_offset);
-/* Lock a valid item. Reads still find its value. Unlock it. */
+/* Lock a valid item, or unlock it. Reads still find the value of a locked item. */
 void remo__owner_lock(struct remo_structure *structure, uint64_t offset);
 void remo__owner_unlock(struct remo_structure *structure, uint64_t offset);
 /* Reserve an item for an absent key: it becomes reachable, and the key remains absent. Returns DONE, NO_ROOM
@@ -190,7 +190,7 @@ int remo__structure_key(const struct remo_structure *structure, const void *key,
 /* Errors: -EINVAL and -EMSGSIZE, as remo_structure_put. */
 int remo__structure_check_value(const struct remo_structure *structure, const void *value,
                                 size_t value_bytes);
-/* Return 0 if this node may use its share: not if a peer has opened another object under the name. */
+/* Return 0 if this node may use its share; an error if a peer has opened another object under the name. */
 int remo__structure_check_share(const struct remo_structure *structure);
 /* Look a key up, as remo_structure_lookup. *ret_evidence (may be NULL) is set if the result is 0, -ENOENT,
  * or -EMSGSIZE. */

@@ -69,9 +69,10 @@ static uint64_t seen_at(const struct remo_table *table, struct remo__table_seen 
            + bucket.index * table->bucket_bytes;
 }
 
-/* Return whether a bucket of this level at `offset` has the key, if it is present. Otherwise remember what to
- * read next: a bucket that exists. One in the page of this level exists if that at `offset` was divided into
- * it. If another one is divided into it, perhaps later, this node reads that one. */
+/* Return whether the bucket at `offset`, which has this level, is the bucket of the key. If not, remember
+ * what to read next: the page list, or a bucket that exists. The bucket of the key in the page of this level
+ * exists if the bucket at `offset` was divided into it. If another bucket is divided into it, perhaps later,
+ * this node reads that other bucket. */
 static bool is_in_bucket(struct remo_table *table, const struct remo_structure_key *key, uint32_t owner,
                          uint64_t offset, uint32_t level) {
     struct remo__table_seen *seen = &table->seen[owner];

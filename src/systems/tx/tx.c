@@ -1,5 +1,5 @@
 /* tx.c - implements remo/tx.h: transaction spaces, begin and end of a transaction, repetition.
- * A space is an RPC service with one handler, and a list of structures. */
+ * A space is a service of rpc.h, and a list of structures. */
 #include "systems/tx/tx.h"
 
 #include <errno.h>
