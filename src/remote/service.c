@@ -40,9 +40,10 @@ static bool rest(const struct remo_node *node, struct rest *rest) {
 #else
 /* Return the time of the next rest. Each rest interrupts a thread of this processor, so rests become longer
  * while other threads receive often. If a message has waited for the end of a long rest, perhaps the others
- * receive no more: the next rest is short, and shows it. */
-static uint64_t next_rest_ns(struct rest *rest, uint32_t received) {
-    if (received < RECEIVED_OFTEN)
+ * receive no more: the next rest is short, and shows it. On networks threads that poll need the immediates
+ * that this thread delivers, so rests stay short there. */
+static uint64_t next_rest_ns(struct rest *rest, uint32_t received, bool is_mapped) {
+    if (received < RECEIVED_OFTEN || !is_mapped)
         rest->busy = 0;
     else if (rest->busy < BUSY_RESTS_MAX)
         rest->busy++;
@@ -55,7 +56,7 @@ static uint64_t next_rest_ns(struct rest *rest, uint32_t received) {
 static bool rest(const struct remo_node *node, struct rest *rest) {
     uint32_t relieved = atomic_load_explicit(&node->threads->relieved, memory_order_relaxed);
     uint32_t received = relieved - rest->relieved;
-    const struct timespec pause = {.tv_nsec = (long)next_rest_ns(rest, received)};
+    const struct timespec pause = {.tv_nsec = (long)next_rest_ns(rest, received, node->mapped)};
     rest->relieved = relieved;
     rest->needed = 0;
     return received > 0 && nanosleep(&pause, NULL) == 0;
