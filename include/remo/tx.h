@@ -45,12 +45,10 @@
  *          of them has applied it. A lookup at the decider may have returned the changes before the decider
  *          failed.
  *          If an owner fails before it has prepared, the commit returns -EHOSTDOWN, and nothing has changed.
- *          If the decider fails later, the commit returns -EHOSTDOWN, and the transaction is committed.
+ *          If the decider fails later, the commit waits until all nodes have detected this, and returns
+ *          -EHOSTDOWN. The transaction is committed.
  *          Nothing has changed, however, if the failure is detected before the decider is asked to commit. If
  *          another owner fails later, the commit returns 0.
- *          Limit: if several pairs of nodes lose their connections at the same time, and all other
- *          connections remain, owners that are up may end a transaction with different outcomes
- *          (docs/internals/tx.md). This cannot happen on one machine.
  *          After a -EHOSTDOWN, -ENOTCONN or -ETIMEDOUT of a commit with changes the outcome is unknown to the
  *          caller, unless remo_last_error states it. Either all changes are applied, perhaps after the commit
  *          has returned, or none is.

@@ -265,3 +265,37 @@ const struct sim_case sim_case_tx_apart = {.object = "tx",
                                            .profiles = "ibta_rc,rc_relaxed,efa,tcp,ofi",
                                            .has_own_fault = true,
                                            .relies_on_end = true};
+
+/* Node 0, the decider, loses node 3, the coordinator, and node 1. Then node 3 fails for all, while node 0 is
+ * up for node 2; then node 0. */
+static void two_apart_body(void *state, uint32_t rank, uint32_t thread) {
+    const uint64_t put[STEPS_MAX] = {STEP(TX_PUT, 0, 10), STEP(TX_PUT, 1, 20), STEP(TX_PUT, 2, 30)},
+                   again[STEPS_MAX] = {STEP(TX_PUT, 0, 40), STEP(TX_PUT, 2, 50), STEP(TX_PUT, 1, 60)},
+                   read[STEPS_MAX] = {STEP(TX_READ, 1, 0), STEP(TX_READ, 2, 0)};
+    if (rank == 3) {
+        (void)sim_tx_transact(state, rank, thread, put);
+        (void)sim_tx_transact(state, rank, thread, again);
+    }
+    for (uint32_t i = 0; i < 4 && (rank == 1 || rank == 2); i++) {
+        if (rank == 1 && i == 1) {
+            sim_part(0, 3, 200);
+            sim_part(1, 0, 500);
+        }
+        (void)sim_tx_transact(state, rank, thread, read);
+    }
+}
+
+const struct sim_case sim_case_tx_two_apart = {.object = "tx",
+                                               .name = "two_apart",
+                                               .about = "the decider loses the coordinator and an owner",
+                                               .nodes = 4,
+                                               .threads = 1,
+                                               .state_bytes = sizeof(struct tx_state),
+                                               .open = open_three,
+                                               .close = sim_tx_close,
+                                               .body = two_apart_body,
+                                               .after = two_fail_after,
+                                               .oracle = &oracle_tx,
+                                               .profiles = "ibta_rc,rc_relaxed,efa,tcp,ofi",
+                                               .has_own_fault = true,
+                                               .relies_on_end = true};

@@ -20,8 +20,10 @@
 /* Return whether the stream between two nodes has ended without an orderly close. */
 static bool is_lost(uint32_t node, uint32_t peer) {
     const struct sim_world *world = sim_world;
-    bool is_parted = world->is_parted && node + peer == world->parted[0] + world->parted[1]
-                     && (node == world->parted[0] || node == world->parted[1]);
+    bool is_parted = false;
+    for (uint32_t i = 0; i < world->parted_count; i++)
+        is_parted |= (node == world->parted[i].stays && peer == world->parted[i].ends)
+                     || (node == world->parted[i].ends && peer == world->parted[i].stays);
     if (node == peer || !(world->crashed[peer] || world->lost[node] || world->lost[peer] || is_parted))
         return false;
     return !control_of(peer)->closed && !control_of(node)->closed;

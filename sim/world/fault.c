@@ -9,8 +9,10 @@ const char *const sim_fault_names[SIM_FAULT_KINDS] = {
     "lose", "fail-post", "fail-completion", "fail-allocation", "refuse"};
 
 bool sim_out(uint32_t node) {
-    return sim_world->crashed[node] || sim_world->lost[node]
-           || (sim_world->is_parted && node == sim_world->parted[1]);
+    bool is_parted = false;
+    for (uint32_t i = 0; i < sim_world->parted_count; i++)
+        is_parted |= node == sim_world->parted[i].ends;
+    return is_parted || sim_world->crashed[node] || sim_world->lost[node];
 }
 
 bool sim_any_out(void) {

@@ -77,9 +77,10 @@ void sim_crash(uint32_t node);
  * peers. The node itself continues. */
 void sim_lose(uint32_t node);
 /* End the streams between two nodes only: each detects a failure of the other one at its own time, and
- * both are up for all others. After so many steps the node with the higher rank ends its streams, and
- * fails for all (docs/internals/membership.md); it counts as out at once. */
-void sim_part(uint32_t low, uint32_t high, uint32_t steps);
+ * both are up for all others. After so many steps the node `ends` ends its streams, and fails for all
+ * (docs/internals/membership.md); it counts as out at once. No effect if another node is out already, or
+ * after SIM_PARTED_MAX calls. */
+void sim_part(uint32_t stays, uint32_t ends, uint32_t steps);
 /* Delay operations of the node: skip the next `skip` that it posts, then let the following `count` make no
  * step until sim_delay_end. They may time out meanwhile, and take effect later. One delay at a time. */
 void sim_delay(uint32_t node, uint32_t skip, uint32_t count);

@@ -49,27 +49,26 @@ void sim_lose(uint32_t node) {
         sim_changed(i);
 }
 
-void sim_part(uint32_t low, uint32_t high, uint32_t steps) {
+void sim_part(uint32_t stays, uint32_t ends, uint32_t steps) {
     struct sim_world *world = sim_world;
-    if (world->is_parted || sim_any_out())
+    if (world->parted_count == SIM_PARTED_MAX || (world->parted_count == 0 && sim_any_out()))
         return;
-    sim_trace("* nodes %u and %u lose their stream", low, high);
-    world->is_parted = true;
-    world->parted[0] = low;
-    world->parted[1] = high;
-    world->parted_until = world->steps + steps;
-    sim_control_part(low, high);
-    sim_changed(low);
-    sim_changed(high);
+    sim_trace("* nodes %u and %u lose their stream", stays, ends);
+    world->parted[world->parted_count++] = (struct sim_parted){stays, ends, world->steps + steps};
+    sim_control_part(stays, ends);
+    sim_changed(stays);
+    sim_changed(ends);
 }
 
 static void end_parted(struct sim_world *world) {
-    uint32_t node = world->parted[1];
-    if (!world->is_parted || world->steps < world->parted_until || world->lost[node])
-        return;
-    sim_trace("* node %u ends its streams", node);
-    world->ends[node] = true;
-    sim_lose(node);
+    for (uint32_t i = 0; i < world->parted_count; i++) {
+        uint32_t node = world->parted[i].ends;
+        if (world->steps < world->parted[i].until || world->lost[node])
+            continue;
+        sim_trace("* node %u ends its streams", node);
+        world->ends[node] = true;
+        sim_lose(node);
+    }
 }
 
 static void strike(void) {

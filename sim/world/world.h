@@ -93,6 +93,8 @@ struct sim_bell {
 
 struct sim_case;
 
+#define SIM_PARTED_MAX 2u
+
 struct sim_world { /* allocated in the simulated heap, as all state of a schedule */
     const struct sim_case *test;
     uint32_t nodes_count;
@@ -107,10 +109,12 @@ struct sim_world { /* allocated in the simulated heap, as all state of a schedul
     bool is_mapped; /* peers' memory */
     bool running;   /* a schedule runs, not the set-up */
     bool crashed[SIM_NODES_MAX], paused[SIM_NODES_MAX];
-    bool lost[SIM_NODES_MAX];    /* its streams to all peers have ended; the node itself may still run */
-    bool is_parted;              /* sim_part was called, with .. */
-    uint32_t parted[2];          /* .. these nodes */
-    uint64_t parted_until;       /* this step */
+    bool lost[SIM_NODES_MAX]; /* its streams to all peers have ended; the node itself may still run */
+    uint32_t parted_count;
+    struct sim_parted {
+        uint32_t stays, ends;
+        uint64_t until;          /* this step */
+    } parted[SIM_PARTED_MAX];    /* arguments of sim_part */
     bool ends[SIM_NODES_MAX];    /* it is lost because it ends its streams */
     bool severed[SIM_NODES_MAX]; /* all its other traffic has ended too */
     bool hurt[SIM_NODES_MAX];    /* one of its operations was made to fail */

@@ -1,67 +1,18 @@
 /* coordinate.c - commit of a transaction that uses items of several owners, and changes some, at the node
- * that runs it: the coordinator (docs/internals/tx.md). Invariant: an entry is in use until each owner
- * that may have prepared has executed a FINISH, or has failed. So a later transaction with the same number
- * finds no record that is PREPARED. */
+ * that runs it: the coordinator (docs/internals/tx.md). It lets the owners prepare, validates, and decides;
+ * finish.c applies the outcome. */
 #include <errno.h>
 #include <stdlib.h>
 
-#include "systems/tx/tx.h"
-
-/* The keys and values of a transaction, and what the requests add. */
-#define REQUESTS_BYTES_MAX                                                                             \
-    (REMO_TX_BYTES_MAX + REMO_TX_ITEMS_MAX * (sizeof(struct remo__tx_item_request) + sizeof(uint64_t)) \
-     + REMO_TX_ITEMS_MAX * (sizeof(struct remo__tx_prepare) + 8 + REMO_TX_ITEMS_MAX * sizeof(uint16_t)))
-
-enum phase {
-    FREE,
-    PREPARING, /* its thread uses the entry */
-    DECIDING,  /* the decider has not answered: its call continues */
-    FINISHING  /* the outcome is decided */
-};
-
-/* The FINISH of a participant. */
-enum delivery { NOTHING_DUE, DUE, IN_FLIGHT };
-
-/* An owner of items that change. */
-struct participant {
-    struct remo__tx_commit *commit;
-    uint32_t node;
-    bool needs_finish; /* it may have prepared */
-    bool has_departed;
-    uint32_t confirmed; /* losses of the commit that it has confirmed */
-    _Atomic uint32_t delivery;
-    size_t request_at, request_bytes;
-    uint32_t count;                   /* of numbers of deletes in its reply */
-    uint8_t items[REMO_TX_ITEMS_MAX]; /* of the transaction: items of its request */
-    uint64_t reply[REMO_TX_ITEMS_MAX];
-    struct remo__tx_finish finish;
-    struct remo_rpc_op call; /* PREPARE, then FINISH */
-};
-
-/* A commit. This node comes first among the participants if it is one, then the decider. */
-struct remo__tx_commit {
-    struct remo_tx_space *space;
-    struct remo__tx_id id;
-    _Atomic uint32_t phase;
-    _Atomic uint32_t unfinished; /* participants; and 1 while the thread uses the entry */
-    bool is_own;                 /* participants[0] is this node */
-    uint32_t count;
-    pthread_mutex_t mutex; /* protects the following, `has_departed` and `confirmed`, from the decision on */
-    bool commits;
-    uint32_t losses_count; /* participants that have departed, and were to commit */
-    uint32_t losses[REMO_TX_ITEMS_MAX];
-    size_t requests_bytes;
-    char requests[REQUESTS_BYTES_MAX];
-    struct participant participants[REMO_TX_ITEMS_MAX];
-};
+#include "systems/tx/finish.h"
 
 /* ---- entries ---- */
 
 static struct remo__tx_commit *try_take(struct remo_tx_space *space) {
     for (uint32_t number = 0; number < REMO__TX_COMMITS_MAX; number++) {
-        uint32_t expected = FREE;
-        if (atomic_load(&space->commits[number].phase) == FREE
-            && atomic_compare_exchange_strong(&space->commits[number].phase, &expected, PREPARING))
+        uint32_t expected = REMO__TX_FREE;
+        if (atomic_load(&space->commits[number].phase) == REMO__TX_FREE
+            && atomic_compare_exchange_strong(&space->commits[number].phase, &expected, REMO__TX_PREPARING))
             return &space->commits[number];
     }
     return NULL;
@@ -91,11 +42,6 @@ static int take_entry(struct remo_tx_space *space, struct remo__tx_commit **ret_
     return 0;
 }
 
-static void drop(struct remo__tx_commit *commit) {
-    if (atomic_fetch_sub(&commit->unfinished, 1) == 1)
-        atomic_store(&commit->phase, FREE);
-}
-
 /* ---- participants ---- */
 
 static bool has_participant(const struct remo__tx_commit *commit, uint32_t node) {
@@ -106,13 +52,12 @@ static bool has_participant(const struct remo__tx_commit *commit, uint32_t node)
 }
 
 static void add_participant(struct remo__tx_commit *commit, uint32_t node) {
-    struct participant *participant = &commit->participants[commit->count++];
+    struct remo__tx_participant *participant = &commit->participants[commit->count++];
     participant->node = node;
-    participant->needs_finish = participant->has_departed = false;
-    participant->confirmed = 0;
+    participant->needs_finish = participant->is_informed = false;
     participant->commit = commit;
     memset(participant->items, 0, sizeof participant->items);
-    atomic_store(&participant->delivery, NOTHING_DUE);
+    atomic_store(&participant->delivery, REMO__TX_NOTHING_DUE);
 }
 
 static void add_owners(struct remo__tx_commit *commit, const struct remo_tx *tx, bool is_own) {
@@ -145,7 +90,7 @@ static void append_header(struct remo__tx_commit *commit) {
 }
 
 static int make_request(struct remo__tx_commit *commit, const struct remo_tx *tx,
-                        struct participant *participant) {
+                        struct remo__tx_participant *participant) {
     size_t at = commit->requests_bytes;
     append_header(commit);
     int rc = remo__tx_request(tx, participant->node, false, commit->requests,
@@ -165,110 +110,6 @@ static int make_requests(struct remo__tx_commit *commit, const struct remo_tx *t
     return rc;
 }
 
-/* ---- FINISH ---- */
-
-static void decide_late(struct remo__tx_commit *commit, struct participant *decider, int status);
-
-/* Note that a participant has departed. The others must confirm that they have cut it off: until then it
- * may be up for them, and ask them for the outcome. The mutex is held. */
-static void add_loss(struct remo__tx_commit *commit, struct participant *departed) {
-    departed->has_departed = true;
-    if (!commit->commits)
-        return;
-    commit->losses[commit->losses_count++] = departed->node;
-    for (uint32_t i = commit->is_own; i < commit->count; i++) {
-        struct participant *other = &commit->participants[i];
-        if (!other->needs_finish || other->has_departed || atomic_load(&other->delivery) != NOTHING_DUE)
-            continue;
-        atomic_fetch_add(&commit->unfinished, 1);
-        atomic_store(&other->delivery, DUE);
-    }
-}
-
-/* Take the status of a FINISH. Returns whether the participant has finished. The mutex is held. */
-static bool take_status(struct remo__tx_commit *commit, struct participant *participant, int status) {
-    if (remo__is_departure(status)) {
-        add_loss(commit, participant);
-        return true;
-    }
-    if (status < 0 || status == REMO__TX_ANSWER_AGAIN)
-        return false;
-    if (status != REMO__TX_ANSWER_DONE)
-        remo__log(&commit->space->node->log, REMO_LOG_WARNING,
-                  "node %u has lost a transaction of %s: its memory is damaged", participant->node,
-                  remo_channel_name(commit->space->channel));
-    participant->confirmed += participant->finish.lost > 0;
-    return participant->confirmed == commit->losses_count;
-}
-
-/* The call has ended. If the participant is up and has not answered, the call is repeated after a sweep. */
-static void on_finished(struct remo_rpc_op *call) {
-    struct participant *participant = call->ctx;
-    struct remo__tx_commit *commit = participant->commit;
-    struct remo_node *node = commit->space->node;
-    int status = call->status;
-    pthread_mutex_lock(&commit->mutex);
-    bool is_late = atomic_load(&commit->phase) == DECIDING
-                   && (status >= 0 || remo__is_departure(status)); /* the call of the decider */
-    bool has_finished = !is_late && take_status(commit, participant, status);
-    atomic_store(&participant->delivery, has_finished || is_late ? NOTHING_DUE : DUE);
-    pthread_mutex_unlock(&commit->mutex);
-    if (is_late)
-        decide_late(commit, participant, status);
-    if (has_finished || is_late)
-        drop(commit);
-    remo__request_sweeps(node); /* for what is due */
-}
-
-/* Start to send a FINISH, unless none is due. If the call cannot start now, a sweep tries again. */
-static void send_finish(struct participant *participant) {
-    uint32_t expected = DUE;
-    if (atomic_load(&participant->delivery) != DUE
-        || !atomic_compare_exchange_strong(&participant->delivery, &expected, IN_FLIGHT))
-        return;
-    struct remo__tx_commit *commit = participant->commit;
-    pthread_mutex_lock(&commit->mutex);
-    uint32_t lost =
-        participant->confirmed < commit->losses_count ? 1 + commit->losses[participant->confirmed] : 0;
-    participant->finish =
-        (struct remo__tx_finish){.id = commit->id, .commits = commit->commits, .lost = lost};
-    pthread_mutex_unlock(&commit->mutex);
-    participant->call = (struct remo_rpc_op){.node = participant->node,
-                                             .number = REMO__TX_FINISH,
-                                             .request = &participant->finish,
-                                             .request_bytes = sizeof participant->finish,
-                                             .timeout_ns = REMO_FOREVER,
-                                             .done = on_finished,
-                                             .ctx = participant};
-    int rc = remo_rpc_start(commit->space->rpc, &participant->call);
-    if (rc == 0)
-        return;
-    participant->call.status = rc;
-    on_finished(&participant->call);
-}
-
-/* Send the outcome to all participants that may be prepared. `informed`: one that has it already, or has
- * departed; or NULL. The caller counts in `unfinished`. */
-static void finish_all(struct remo__tx_commit *commit, bool commits, struct participant *informed,
-                       bool has_departed) {
-    pthread_mutex_lock(&commit->mutex);
-    commit->commits = commits;
-    atomic_store(&commit->phase, FINISHING);
-    for (uint32_t i = commit->is_own; i < commit->count; i++)
-        if (commit->participants[i].needs_finish && &commit->participants[i] != informed) {
-            atomic_fetch_add(&commit->unfinished, 1);
-            atomic_store(&commit->participants[i].delivery, DUE);
-        }
-    if (has_departed)
-        add_loss(commit, informed);
-    pthread_mutex_unlock(&commit->mutex);
-    for (uint32_t i = commit->is_own; i < commit->count; i++)
-        send_finish(&commit->participants[i]);
-    const struct remo__tx_finish finish = {.id = commit->id, .commits = commits};
-    if (commit->is_own && commit->participants[0].needs_finish)
-        (void)remo__tx_finish(commit->space, commit->id.coordinator, &finish);
-}
-
 /* ---- PREPARE ---- */
 
 static int check_waits(const struct remo__tx_commit *commit) {
@@ -280,7 +121,7 @@ static int check_waits(const struct remo__tx_commit *commit) {
     return 0;
 }
 
-static void start_prepare(struct remo__tx_commit *commit, struct participant *participant) {
+static void start_prepare(struct remo__tx_commit *commit, struct remo__tx_participant *participant) {
     struct remo_tx_space *space = commit->space;
     participant->call = (struct remo_rpc_op){.node = participant->node,
                                              .number = REMO__TX_PREPARE,
@@ -307,7 +148,7 @@ static void await_replies(struct remo__tx_commit *commit) {
 }
 
 /* Return the status of a PREPARE that has ended. */
-static int end_prepare(struct participant *participant) {
+static int end_prepare(struct remo__tx_participant *participant) {
     struct remo_rpc_op *call = &participant->call;
     int status = call->status;
     /* even if the reply could not be sent, or is too long */
@@ -317,7 +158,7 @@ static int end_prepare(struct participant *participant) {
     return status;
 }
 
-static int result_of(struct remo_tx *tx, const struct participant *participant, int status) {
+static int result_of(struct remo_tx *tx, const struct remo__tx_participant *participant, int status) {
     struct remo__tx_conflict found = {0};
     if (status < 0)
         return remo__fail(status, "node %u cannot prepare a transaction of %s", participant->node,
@@ -328,7 +169,8 @@ static int result_of(struct remo_tx *tx, const struct participant *participant, 
     return remo__tx_result(tx, (enum remo__tx_answer)status, &found, participant->items);
 }
 
-static int prepare_here(struct remo_tx *tx, struct remo__tx_commit *commit, struct participant *participant) {
+static int prepare_here(struct remo_tx *tx, struct remo__tx_commit *commit,
+                        struct remo__tx_participant *participant) {
     struct remo__tx_conflict found = {0};
     int rc = remo__tx_check_shares(tx);
     if (rc != 0)
@@ -342,7 +184,7 @@ static int prepare_here(struct remo_tx *tx, struct remo__tx_commit *commit, stru
 }
 
 /* The owner was the last to find these keys absent. */
-static void take_evidence(struct remo_tx *tx, const struct participant *participant) {
+static void take_evidence(struct remo_tx *tx, const struct remo__tx_participant *participant) {
     uint32_t next = 0;
     for (uint32_t i = 0; i < tx->items_count; i++) {
         struct remo__tx_item *item = &tx->items[i];
@@ -374,7 +216,7 @@ static int prepare(struct remo_tx *tx, struct remo__tx_commit *commit) {
 /* ---- the decision ---- */
 
 /* Let the decider commit. Returns the status of the call. */
-static int call_decider(struct remo__tx_commit *commit, struct participant *decider) {
+static int call_decider(struct remo__tx_commit *commit, struct remo__tx_participant *decider) {
     struct remo_tx_space *space = commit->space;
     decider->finish = (struct remo__tx_finish){.id = commit->id, .commits = true};
     decider->call = (struct remo_rpc_op){.node = decider->node,
@@ -389,50 +231,51 @@ static int call_decider(struct remo__tx_commit *commit, struct participant *deci
     return status;
 }
 
-/* The decider has answered late, or has departed. */
-static void decide_late(struct remo__tx_commit *commit, struct participant *decider, int status) {
-    finish_all(commit, status <= REMO__TX_ANSWER_DONE, decider, status < 0);
-}
-
 /* The decider does not answer: this thread ends, and the call continues. */
-static int leave_undecided(struct remo__tx_commit *commit, struct participant *decider) {
-    pthread_mutex_lock(&commit->mutex);
-    commit->commits = true;
-    atomic_fetch_add(&commit->unfinished, 1);
-    atomic_store(&commit->phase, DECIDING);
-    atomic_store(&decider->delivery, DUE);
-    pthread_mutex_unlock(&commit->mutex);
-    send_finish(decider);
+static int leave_undecided(struct remo__tx_commit *commit, const struct remo__tx_participant *decider) {
+    remo__tx_decide_later(commit);
     return remo__fail(-ETIMEDOUT,
                       "node %u does not answer: the transaction will be committed when it does, or fails",
                       decider->node);
 }
 
+/* The decider was lost: wait until all nodes have confirmed it. */
+static int commit_without(struct remo__tx_commit *commit, struct remo__tx_participant *decider, int status) {
+    uint64_t deadline_ns = remo__deadline(commit->space->node->op_timeout_ns);
+    remo__tx_finish_all(commit, true, decider);
+    while (atomic_load(&commit->phase) == REMO__TX_CONFIRMING && remo__remaining_ns(deadline_ns) > 0)
+        if (remo__tx_serve(commit->space) != 0)
+            break;
+    if (atomic_load(&commit->phase) == REMO__TX_CONFIRMING)
+        return remo__fail(-ETIMEDOUT,
+                          "node %u has failed or closed %s: the transaction will be committed when all nodes "
+                          "have detected this",
+                          decider->node, remo_channel_name(commit->space->channel));
+    return remo__fail(
+        status,
+        "the transaction is committed, but node %u has failed or closed %s: the keys that it owned are lost",
+        decider->node, remo_channel_name(commit->space->channel));
+}
+
 /* All owners have prepared, and the transaction is valid. Only this node, while it is up, or the decider can
- * decide; so the transaction is committed, even if the decider has failed. */
+ * decide. So the transaction is committed even if the decider has failed, unless it was not asked. */
 static int decide(struct remo__tx_commit *commit) {
-    struct participant *decider = &commit->participants[commit->is_own];
+    struct remo__tx_participant *decider = &commit->participants[commit->is_own];
     const char *name = remo_channel_name(commit->space->channel);
     if (commit->count == commit->is_own) {
-        finish_all(commit, true, NULL, false);
+        remo__tx_finish_all(commit, true, NULL);
         return 0;
     }
     int status = call_decider(commit, decider);
     if (status == REMO__TX_ANSWER_DONE) {
-        finish_all(commit, true, decider, false);
+        decider->is_informed = true;
+        remo__tx_finish_all(commit, true, NULL);
         return 0;
     }
-    if (status < 0 && decider->call.fate != REMO_RPC_NOT_SENT && !remo__is_departure(status))
-        return leave_undecided(commit, decider);
-    if (status < 0 && decider->call.fate != REMO_RPC_NOT_SENT) {
-        finish_all(commit, true, decider, true);
-        return remo__fail(
-            status,
-            "the transaction is committed, but node %u has failed or closed %s: the keys that it "
-            "owned are lost",
-            decider->node, name);
-    }
-    finish_all(commit, false, NULL, false);
+    if (status < 0 && decider->call.fate != REMO_RPC_NOT_SENT)
+        return remo__is_departure(status) ? commit_without(commit, decider, status)
+                                          : leave_undecided(commit, decider);
+    remo__tx_finish_all(commit, false, NULL);
     return status < 0 ? remo__fail(status, "node %u cannot commit a transaction of %s", decider->node, name)
                       : remo__fail(-EPROTO, "node %u has lost a transaction of %s: its memory is damaged",
                                    decider->node, name);
@@ -448,7 +291,7 @@ static int run(struct remo_tx *tx, struct remo__tx_commit *commit) {
         rc = remo__tx_validate(tx, REMO__TX_READ_ONLY);
     if (rc == 0)
         return decide(commit);
-    finish_all(commit, false, NULL, false);
+    remo__tx_finish_all(commit, false, NULL);
     return rc;
 }
 
@@ -458,26 +301,13 @@ int remo__tx_coordinate(struct remo_tx *tx) {
     if (rc != 0)
         return rc;
     rc = run(tx, commit);
-    drop(commit);
+    remo__tx_drop(commit);
     if (rc != -EAGAIN)
         tx->conflict_item = REMO__TX_NONE; /* one owner may be in conflict, and another one have failed */
     return rc;
 }
 
-/* ---- sweeps, and the end ---- */
-
-bool remo__tx_continue_all(struct remo_tx_space *space) {
-    bool is_left = false;
-    for (uint32_t number = 0; number < REMO__TX_COMMITS_MAX; number++) {
-        struct remo__tx_commit *commit = &space->commits[number];
-        if (atomic_load(&commit->phase) < DECIDING)
-            continue;
-        is_left = true;
-        for (uint32_t i = 0; i < REMO_TX_ITEMS_MAX; i++)
-            send_finish(&commit->participants[i]);
-    }
-    return is_left;
-}
+/* ---- open and close ---- */
 
 int remo__tx_serve(struct remo_tx_space *space) {
     (void)remo__tx_continue_all(space);
@@ -499,7 +329,7 @@ int remo__tx_open_commits(struct remo_tx_space *space) {
 
 static bool are_ended(const struct remo_tx_space *space) {
     for (uint32_t number = 0; number < REMO__TX_COMMITS_MAX; number++)
-        if (atomic_load(&space->commits[number].phase) != FREE)
+        if (atomic_load(&space->commits[number].phase) != REMO__TX_FREE)
             return false;
     return true;
 }

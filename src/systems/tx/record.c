@@ -165,15 +165,19 @@ enum remo__tx_answer remo__tx_finish(struct remo_tx_space *space, uint32_t coord
     enum remo__tx_answer answer = REMO__TX_ANSWER_MALFORMED;
     if (message->id.number >= REMO__TX_COMMITS_MAX)
         return answer;
-    if (message->lost > space->node->size)
-        return answer;
-    if (message->lost > 0 && !atomic_load(&space->peers[message->lost - 1].is_cut_off))
-        return REMO__TX_ANSWER_AGAIN;
     pthread_mutex_lock(&peer->mutex);
     if (!atomic_load(&peer->is_cut_off)) /* else resolve.c ends the record */
         answer = finish_record(&peer->records[message->id.number], message);
     pthread_mutex_unlock(&peer->mutex);
     return answer;
+}
+
+/* A node that never connected is not cut off when it departs. */
+bool remo__tx_has_lost(const struct remo_tx_space *space, uint32_t node) {
+    const struct remo__tx_peer *peer = &space->peers[node];
+    return atomic_load(&peer->is_cut_off)
+           || (!atomic_load(&peer->was_connected)
+               && remo_channel_peer(space->channel, node) >= REMO_CHANNEL_LEFT);
 }
 
 /* ---- handlers ---- */
@@ -200,4 +204,15 @@ int remo__tx_handle_finish(void *ctx, const struct remo_rpc_request *request) {
         return REMO__TX_ANSWER_MALFORMED;
     memcpy(&message, request->data, sizeof message);
     return remo__tx_finish(ctx, request->node, &message);
+}
+
+int remo__tx_handle_confirm(void *ctx, const struct remo_rpc_request *request) {
+    const struct remo_tx_space *space = ctx;
+    struct remo__tx_loss message;
+    if (request->bytes != sizeof message)
+        return REMO__TX_ANSWER_MALFORMED;
+    memcpy(&message, request->data, sizeof message);
+    if (message.node >= space->node->size)
+        return REMO__TX_ANSWER_MALFORMED;
+    return remo__tx_has_lost(space, message.node) ? REMO__TX_ANSWER_DONE : REMO__TX_ANSWER_AGAIN;
 }

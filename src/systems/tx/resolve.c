@@ -8,10 +8,6 @@
 
 #define PAUSE_NS REMO__NS_PER_MS /* before a question is repeated */
 
-static bool is_cut_off(const struct remo_tx_space *space, uint32_t node) {
-    return atomic_load(&space->peers[node].is_cut_off);
-}
-
 /* Return the place of `node` among the owners, or `count`. */
 static uint32_t place_of(const uint16_t *owners, uint32_t count, uint32_t node) {
     uint32_t place = 0;
@@ -23,7 +19,7 @@ static uint32_t place_of(const uint16_t *owners, uint32_t count, uint32_t node) 
 /* Return whether all owners before `place` are cut off. */
 static bool are_cut_off(const struct remo_tx_space *space, const uint16_t *owners, uint32_t place) {
     for (uint32_t i = 0; i < place; i++)
-        if (!is_cut_off(space, owners[i]))
+        if (!remo__tx_has_lost(space, owners[i]))
             return false;
     return true;
 }
@@ -85,12 +81,12 @@ int remo__tx_handle_resolve(void *ctx, const struct remo_rpc_request *request) {
 static uint32_t next_to_ask(const struct remo__tx_record *record, const uint16_t *owners, uint32_t count) {
     uint32_t own = place_of(owners, count, record->space->node->rank);
     for (uint32_t i = 0; i < own && i < count; i++)
-        if (!is_cut_off(record->space, owners[i]))
+        if (!remo__tx_has_lost(record->space, owners[i]))
             return i;
     if (own == 0)
         return count;
     for (uint32_t i = remo__max(own + 1, record->asks_from); i < count; i++)
-        if (!is_cut_off(record->space, owners[i]))
+        if (!remo__tx_has_lost(record->space, owners[i]))
             return i;
     return count;
 }
@@ -99,7 +95,8 @@ static uint32_t next_to_ask(const struct remo__tx_record *record, const uint16_t
  * outcome, before it may close the space. */
 static uint32_t next_to_settle(const struct remo__tx_record *record, const uint16_t *owners, uint32_t count) {
     uint32_t i = record->asks_from;
-    while (i < count && (owners[i] == record->space->node->rank || is_cut_off(record->space, owners[i])))
+    while (i < count
+           && (owners[i] == record->space->node->rank || remo__tx_has_lost(record->space, owners[i])))
         i++;
     return i;
 }
@@ -203,7 +200,7 @@ bool remo__tx_resolve_all(struct remo_tx_space *space) {
     if (atomic_load(&space->unsettled) == 0)
         return false;
     for (uint32_t node = 0; node < space->node->size; node++)
-        for (uint32_t number = 0; number < REMO__TX_COMMITS_MAX && is_cut_off(space, node); number++)
+        for (uint32_t number = 0; number < REMO__TX_COMMITS_MAX && remo__tx_has_lost(space, node); number++)
             is_left |= resolve(&space->peers[node], number);
     return is_left;
 }

@@ -41,6 +41,7 @@ static uint64_t hash_names(const struct remo_tx_space_options *options) {
 
 static void on_connect(void *ctx, uint32_t node) {
     struct remo_tx_space *space = ctx;
+    atomic_store(&space->peers[node].was_connected, true);
     atomic_store(&space->peers[node].is_cut_off, false);
 }
 
@@ -79,7 +80,8 @@ static int open_service(struct remo_tx_space *space, const struct remo_tx_space_
         {.number = REMO__TX_EXECUTE, .run = remo__tx_handle_execute, .ctx = space},
         {.number = REMO__TX_PREPARE, .run = remo__tx_handle_prepare, .ctx = space},
         {.number = REMO__TX_FINISH, .run = remo__tx_handle_finish, .ctx = space},
-        {.number = REMO__TX_RESOLVE, .run = remo__tx_handle_resolve, .ctx = space}};
+        {.number = REMO__TX_RESOLVE, .run = remo__tx_handle_resolve, .ctx = space},
+        {.number = REMO__TX_CONFIRM, .run = remo__tx_handle_confirm, .ctx = space}};
     struct remo_rpc_options service = {
         .participants = options->participants, .handlers = handlers, .handler_count = REMO__TX_HANDLERS};
     return remo_rpc_open(space->channel, "calls", &service, &space->rpc);

@@ -3,6 +3,7 @@
  *   tx.c          open and close, begin and end, repetition
  *   commit.c      commit, at the node that runs the transaction: the coordinator
  *   coordinate.c  the same, if items of several owners change
+ *   finish.c      the end of such a commit
  *   request.c     the requests of a commit, and its results
  *   validate.c    validation
  *   items.c       the items of a transaction: reads and changes before the commit
@@ -32,6 +33,7 @@ enum remo__tx_handler {
     REMO__TX_PREPARE, /* check conditions, lock and reserve items, and keep the changes */
     REMO__TX_FINISH,  /* apply the changes, or undo the locks and reservations */
     REMO__TX_RESOLVE, /* the coordinator has failed: what is the outcome? */
+    REMO__TX_CONFIRM, /* has this node lost a participant? */
     REMO__TX_HANDLERS
 };
 
@@ -68,7 +70,7 @@ enum remo__tx_answer {
     REMO__TX_ANSWER_DONE,
     REMO__TX_ANSWER_CONFLICT,
     REMO__TX_ANSWER_NO_ROOM,
-    REMO__TX_ANSWER_AGAIN, /* to FINISH: this node has not cut off the lost participant yet */
+    REMO__TX_ANSWER_AGAIN, /* to CONFIRM: not yet */
     REMO__TX_ANSWER_MALFORMED
 };
 
@@ -95,8 +97,12 @@ struct remo__tx_prepare {
 
 struct remo__tx_finish {
     struct remo__tx_id id;
-    uint32_t commits;
-    uint32_t lost; /* 1 + the rank of a participant that the receiver must have cut off; 0: none */
+    uint32_t commits, reserved;
+};
+
+/* CONFIRM: has the receiver lost this node? */
+struct remo__tx_loss {
+    uint32_t node, reserved;
 };
 
 /* RESOLVE. The status of the reply is an outcome. */
@@ -139,6 +145,7 @@ struct remo__tx_record {
 struct remo__tx_peer {
     pthread_mutex_t mutex;
     _Atomic bool is_cut_off; /* it has failed or left, or has closed the space: its messages have no effect */
+    _Atomic bool was_connected;
     struct remo__tx_record *records; /* [REMO__TX_COMMITS_MAX] */
 };
 
@@ -207,8 +214,11 @@ enum remo__tx_answer remo__tx_finish(struct remo_tx_space *space, uint32_t coord
 void remo__tx_record_end(struct remo__tx_record *record, bool commits);
 /* Set ret_owners[] to the owners of a record that is PREPARED, the decider first. Returns their number. */
 uint32_t remo__tx_record_owners(const struct remo__tx_record *record, uint16_t *ret_owners);
+/* Return whether this node has lost `node`: no message of it has an effect from now on. */
+bool remo__tx_has_lost(const struct remo_tx_space *space, uint32_t node);
 int remo__tx_handle_prepare(void *ctx, const struct remo_rpc_request *request);
 int remo__tx_handle_finish(void *ctx, const struct remo_rpc_request *request);
+int remo__tx_handle_confirm(void *ctx, const struct remo_rpc_request *request);
 
 /* ---- resolve.c ---- */
 
@@ -262,12 +272,15 @@ int remo__tx_result(struct remo_tx *tx, enum remo__tx_answer answer, const struc
 /* Return 0 if this node may use its shares of all structures of the transaction. */
 int remo__tx_check_shares(const struct remo_tx *tx);
 
+/* ---- finish.c ---- */
+
+/* Continue commits that have been decided. Returns whether any is left. */
+bool remo__tx_continue_all(struct remo_tx_space *space);
+
 /* ---- coordinate.c ---- */
 
 /* Commit a transaction that changes items of several owners. */
 int remo__tx_coordinate(struct remo_tx *tx);
-/* Continue commits that have been decided. Returns whether any is left. */
-bool remo__tx_continue_all(struct remo_tx_space *space);
 /* Serve for a moment, and continue commits. A thread that waits for commits repeats it. */
 int remo__tx_serve(struct remo_tx_space *space);
 int remo__tx_open_commits(struct remo_tx_space *space);
