@@ -290,10 +290,10 @@ static void setup(void) {
 
 int main(int argc, char **argv) {
     static const struct cluster_test tests[] = {
-        CLUSTER_TEST(held_until_placed, NODES, .op_timeout_ns = 10 * SECOND, .only_on = "ofi"),
-        CLUSTER_TEST(released_with_loss, NODES, .op_timeout_ns = 10 * SECOND, .only_on = "ofi"),
-        CLUSTER_TEST(closed_while_held, NODES, .op_timeout_ns = 10 * SECOND, .only_on = "ofi"),
-        CLUSTER_TEST(closed_with_write_in_flight, NODES, .op_timeout_ns = 10 * SECOND, .only_on = "ofi"),
+        CLUSTER_TEST(held_until_placed, NODES, .op_timeout_ns = 5 * SECOND, .only_on = "ofi"),
+        CLUSTER_TEST(released_with_loss, NODES, .op_timeout_ns = 5 * SECOND, .only_on = "ofi"),
+        CLUSTER_TEST(closed_while_held, NODES, .op_timeout_ns = 5 * SECOND, .only_on = "ofi"),
+        CLUSTER_TEST(closed_with_write_in_flight, NODES, .op_timeout_ns = 5 * SECOND, .only_on = "ofi"),
         CLUSTER_TEST(closed_with_release_in_flight, NODES, .op_timeout_ns = 3 * SECOND, .only_on = "ofi"),
         CLUSTER_TEST(read_does_not_count, NODES, .op_timeout_ns = 3 * SECOND, .only_on = "ofi"),
         CLUSTER_TEST(released_late, NODES, .op_timeout_ns = SECOND, .only_on = "ofi"),
