@@ -12,6 +12,8 @@
  *          in a table, `partition_bytes` selects which keys have the same owner.
  * Cost:    network operations, if no item belongs to this node:
  *          - the first read of a key: a lookup (structure.h), normally 1 read. Later reads: none;
+ *          - remo_tx_read_many: the same lookups, at the same time if a read suffices. Then the key that was
+ *            looked up last is validated too;
  *          - insert, update and delete: as a read of the key. put: none, but a delete after it: a lookup;
  *          - commit without changes: none for the key that was looked up last, unless it was locked. For
  *            each other present key: 1 read of 8 bytes, all at the same time. For each other absent key: the
@@ -137,6 +139,27 @@ REMO_API int remo_tx_begin(struct remo_tx *tx);
  *   others      those of remo_structure_lookup */
 REMO_API int remo_tx_read(struct remo_tx *tx, struct remo_structure *structure, const void *key,
                           size_t key_bytes, void *value, size_t cap, size_t *ret_value_bytes);
+/* A key for remo_tx_read_many, and its result. */
+struct remo_tx_lookup {
+    struct remo_structure *structure;
+    const void *key;
+    size_t key_bytes;
+    void *value; /* `cap` bytes; may be NULL if `cap` is 0 */
+    size_t cap;
+    size_t value_bytes; /* set if `status` is 0 or -EMSGSIZE */
+    int status; /* set: 0, -ENOENT or -EMSGSIZE, as remo_tx_read returns them; or the returned error */
+};
+/* Read several keys, as remo_tx_read does for each. The reads of the keys that the transaction has not looked
+ * up are in flight at the same time, up to 16 KiB of memory. If that does not suffice for a key, its further
+ * reads and its call follow, one key after another. So if each key is found by a read, this takes the time of
+ * one. Keys that are absent are no error of this function.
+ * Blocks: op_timeout_ns limits the reads of each 16 KiB together. Further reads and calls: as
+ * remo_structure_lookup, for each key.
+ * Errors: if one of them is not -EMSGSIZE for a value, `status` of all keys has it. See remo_tx_read, and
+ *   -EMSGSIZE  a value is longer than its `cap`. All other keys were read
+ *   -ENOBUFS   `count` is larger than REMO_TX_ITEMS_MAX, or the transaction has that many keys
+ *   -EINVAL    `lookups` is NULL, and `count` is not 0 */
+REMO_API int remo_tx_read_many(struct remo_tx *tx, struct remo_tx_lookup *lookups, uint32_t count);
 /* Insert an absent key (insert), replace the value of a present key (update), or do what applies (put);
  * delete a present key. The change takes effect when the transaction commits. `value` may be NULL if
  * `value_bytes` is 0.
