@@ -147,9 +147,9 @@ struct together {
     char data[TOGETHER_BYTES] __attribute__((aligned(REMO__CACHE_LINE)));
 };
 
-/* Choose items of the set `wanted` whose places fit, and remove them from it. An item that is not looked up
+/* Choose items of the set `left` whose places fit, and remove them from it. An item that is not looked up
  * by a read moves to the set `alone`. */
-static void choose_items(struct remo_tx *tx, struct together *together, uint64_t *wanted, uint64_t *alone) {
+static void choose_items(struct remo_tx *tx, struct together *together, uint64_t *left, uint64_t *alone) {
     together->count = 0;
     together->bytes = 0;
     for (uint32_t i = 0; i < tx->items_count; i++) {
@@ -157,13 +157,13 @@ static void choose_items(struct remo_tx *tx, struct together *together, uint64_t
         const struct remo_structure *structure = tx->space->structures[item->structure];
         struct remo_structure_place place;
         uint64_t bit = UINT64_C(1) << i;
-        if (!(*wanted & bit))
+        if (!(*left & bit))
             continue;
         bool is_read =
             item->owner != structure->rank && remo__lookup_start(structure, item->owner, &item->key, &place);
         if (is_read && place.bytes > TOGETHER_BYTES - together->bytes)
             return;
-        *wanted &= ~bit;
+        *left &= ~bit;
         if (!is_read) {
             *alone |= bit;
             continue;
@@ -196,12 +196,12 @@ static int read_places(const struct remo_tx *tx, struct together *together) {
     return rc != 0 ? rc : settled;
 }
 
-/* Look up items of the set `wanted` by one read each, at the same time. An item for which that does not
+/* Look up items of the set `left` by one read each, at the same time. An item for which that does not
  * suffice moves to the set `alone`. */
-static __attribute__((noinline)) int look_up_together(struct remo_tx *tx, uint64_t *wanted, uint64_t *alone) {
+static __attribute__((noinline)) int look_up_together(struct remo_tx *tx, uint64_t *left, uint64_t *alone) {
     struct together together;
     char value[REMO_ITEM_BYTES_MAX];
-    choose_items(tx, &together, wanted, alone);
+    choose_items(tx, &together, left, alone);
     int rc = together.count > 0 ? read_places(tx, &together) : 0;
     if (together.count > 0) /* the other lookups had not ended when the last one began */
         tx->last = REMO__TX_NONE;
@@ -265,43 +265,56 @@ int remo_tx_read(struct remo_tx *tx, struct remo_structure *structure, const voi
     return rc != 0 ? rc : return_value(tx, item, value, cap, ret_value_bytes);
 }
 
-/* Find the items of all keys, and look up those that need it. */
-static int look_up_many(struct remo_tx *tx, const struct remo_tx_lookup *lookups, uint32_t count,
-                        struct remo__tx_item **ret_items) {
-    uint64_t wanted = 0;
+/* Find the items of all keys, or add them. After an error none is added. */
+static int find_items(struct remo_tx *tx, const struct remo_tx_lookup *lookups, uint32_t count,
+                      struct remo__tx_item **ret_items) {
+    uint32_t items_before = tx->items_count;
+    size_t bytes_before = tx->bytes_used;
     int rc = 0;
     for (uint32_t i = 0; i < count && rc == 0; i++) {
         const struct remo_tx_lookup *lookup = &lookups[i];
         rc = check_room(lookup->value, lookup->cap);
         if (rc == 0)
             rc = find_item(tx, lookup->structure, lookup->key, lookup->key_bytes, &ret_items[i]);
-        if (rc == 0 && needs_lookup(ret_items[i]))
-            wanted |= UINT64_C(1) << (ret_items[i] - tx->items);
     }
+    if (rc != 0) {
+        tx->items_count = items_before;
+        tx->bytes_used = bytes_before;
+    }
+    return rc;
+}
+
+/* Find the items of all keys, and look up those that need it. */
+static int look_up_many(struct remo_tx *tx, const struct remo_tx_lookup *lookups, uint32_t count,
+                        struct remo__tx_item **ret_items) {
+    uint64_t wanted = 0;
+    int rc = remo__tx_check_active(tx);
+    if (rc == 0 && count > REMO_TX_ITEMS_MAX)
+        rc = remo__fail(-ENOBUFS, "a transaction has at most %u keys: divide it", REMO_TX_ITEMS_MAX);
+    if (rc == 0)
+        rc = find_items(tx, lookups, count, ret_items);
+    for (uint32_t i = 0; i < count && rc == 0; i++)
+        if (needs_lookup(ret_items[i]))
+            wanted |= UINT64_C(1) << (ret_items[i] - tx->items);
     return rc != 0 ? rc : look_up_all(tx, wanted);
 }
 
 int remo_tx_read_many(struct remo_tx *tx, struct remo_tx_lookup *lookups, uint32_t count) {
     struct remo__tx_item *items[REMO_TX_ITEMS_MAX];
-    int rc = remo__tx_check_active(tx);
-    if (rc == 0 && !lookups && count > 0)
-        rc = remo__fail(-EINVAL, "cannot read keys: `lookups` is NULL");
-    if (rc == 0 && count > REMO_TX_ITEMS_MAX)
-        rc = remo__fail(-ENOBUFS, "a transaction has at most %u keys: divide it", REMO_TX_ITEMS_MAX);
-    if (rc != 0)
-        return rc;
-    rc = look_up_many(tx, lookups, count, items);
-    for (uint32_t i = 0; i < count && rc != 0; i++)
-        lookups[i].status = rc;
-    if (rc != 0)
-        return rc;
+    if (!lookups && count > 0)
+        return remo__fail(-EINVAL, "cannot read keys: `lookups` is NULL");
+    int found = look_up_many(tx, lookups, count, items), rc = found;
     for (uint32_t i = 0; i < count; i++) {
         struct remo_tx_lookup *lookup = &lookups[i];
-        lookup->status = return_value(tx, items[i], lookup->value, lookup->cap, &lookup->value_bytes);
+        lookup->value_bytes = 0;
+        lookup->status =
+            found != 0 ? found : return_value(tx, items[i], lookup->value, lookup->cap, &lookup->value_bytes);
         if (lookup->status == -EMSGSIZE)
             rc = -EMSGSIZE;
     }
-    return rc == 0 ? 0 : remo__fail(rc, "a value is longer than the room for it: see `value_bytes`");
+    return rc == 0 || found != 0
+               ? rc
+               : remo__fail(rc, "a value is longer than the room for it: see `value_bytes`");
 }
 
 /* ---- changes ---- */

@@ -369,7 +369,7 @@ static bool is_within(const struct remo_item *item, const char *data, size_t byt
     return value >= data && value <= data + bytes && item->value_bytes <= (size_t)(data + bytes - value);
 }
 
-/* What the caller of `judge` must do, unless the lookup has ended: then it is 0 or negative. */
+/* Results of `judge`: the next step of the lookup. If it has ended, the result is 0 or an error. */
 enum { CALL_OWNER = 1, READ_AGAIN = 2 };
 
 /* Judge a place that was read. `takes_locked`: accept a locked item; its transaction may have changed another
