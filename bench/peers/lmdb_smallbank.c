@@ -6,11 +6,16 @@
 
 /* ---- rows ---- */
 
-static int read_row(void *tx, enum smallbank_table table, uint64_t customer, struct smallbank_row *ret_row) {
-    int rc = lmdb_read(tx, table, customer, ret_row, sizeof *ret_row);
-    if (rc != 0)
+static void read_row(void *tx, enum smallbank_table table, uint64_t customer, struct smallbank_row *ret_row) {
+    if (lmdb_read(tx, table, customer, ret_row, sizeof *ret_row) != 0)
         lmdb_fail("the benchmark is wrong: customer %llu has no account", (unsigned long long)customer);
-    return rc;
+}
+
+static int read_rows(void *tx, const struct smallbank_account *accounts, uint32_t count,
+                     struct smallbank_row *ret_rows) {
+    for (uint32_t i = 0; i < count; i++)
+        read_row(tx, accounts[i].table, accounts[i].customer, &ret_rows[i]);
+    return 0;
 }
 
 static int update_row(void *tx, enum smallbank_table table, const struct smallbank_row *row) {
@@ -32,7 +37,7 @@ static void insert(struct lmdb_store *store, uint64_t key) {
 /* ---- transactions ---- */
 
 static void run(struct lmdb_store *store) {
-    static const struct smallbank_store operations = {read_row, update_row, fail_row};
+    static const struct smallbank_store operations = {read_rows, update_row, fail_row};
     struct smallbank_call call = smallbank_draw(store->options->keys_count, &store->random);
     lmdb_begin(store, call.only_reads);
     (void)smallbank_execute(&call, &operations, store); /* an error ends the process */
@@ -52,7 +57,7 @@ static void check(const struct lmdb_store *store, const union lmdb_counts *all) 
     for (uint64_t customer = 0; customer < customers; customer++)
         for (unsigned table = 0; table < SMALLBANK_TABLES; table++) {
             struct smallbank_row row;
-            (void)read_row((void *)(uintptr_t)store, table, customer, &row);
+            read_row((void *)(uintptr_t)store, table, customer, &row);
             sum += row.balance;
         }
     if (sum != expected)

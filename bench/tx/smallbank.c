@@ -137,13 +137,21 @@ struct run {
     uint64_t attempts;
 };
 
-static int tx_read(void *tx, enum smallbank_table table, uint64_t customer, struct smallbank_row *ret_row) {
+static int tx_read(void *tx, const struct smallbank_account *accounts, uint32_t count,
+                   struct smallbank_row *ret_rows) {
     const struct run *run = tx;
-    size_t bytes = 0;
-    int rc = remo_tx_read(run->tx, structure_of(run->accounts, table), &customer, sizeof customer, ret_row,
-                          sizeof *ret_row, &bytes);
-    if (rc == 0 && bytes != sizeof *ret_row)
-        return remo__fail(-EIO, "the benchmark is wrong: an account of %zu bytes", bytes);
+    struct remo_tx_lookup lookups[SMALLBANK_READS_MAX];
+    for (uint32_t i = 0; i < count; i++)
+        lookups[i] = (struct remo_tx_lookup){.structure = structure_of(run->accounts, accounts[i].table),
+                                             .key = &accounts[i].customer,
+                                             .key_bytes = sizeof accounts[i].customer,
+                                             .value = &ret_rows[i],
+                                             .cap = sizeof ret_rows[i]};
+    int rc = remo_tx_read_many(run->tx, lookups, count);
+    for (uint32_t i = 0; i < count && rc == 0; i++)
+        if (lookups[i].status != 0 || lookups[i].value_bytes != sizeof ret_rows[i])
+            rc = remo__fail(-EIO, "the benchmark is wrong: customer %llu has no account of %zu bytes",
+                            (unsigned long long)accounts[i].customer, sizeof ret_rows[i]);
     return rc;
 }
 

@@ -17,12 +17,19 @@ struct attempt {
     void *tx;
 };
 
-static int read_row(const struct attempt *attempt, enum smallbank_table table, uint64_t customer,
-                    struct smallbank_row *ret_row) {
-    int rc = attempt->store->read(attempt->tx, table, customer, ret_row);
-    if (rc == 0 && ret_row->customer != customer)
-        return attempt->store->fail(customer, ret_row->customer);
+static int read_rows(const struct attempt *attempt, const struct smallbank_account *accounts, uint32_t count,
+                     struct smallbank_row *ret_rows) {
+    int rc = attempt->store->read(attempt->tx, accounts, count, ret_rows);
+    for (uint32_t i = 0; i < count && rc == 0; i++)
+        if (ret_rows[i].customer != accounts[i].customer)
+            rc = attempt->store->fail(accounts[i].customer, ret_rows[i].customer);
     return rc;
+}
+
+static int read_row(const struct attempt *attempt, enum smallbank_table table,
+                    struct smallbank_row *ret_row) {
+    const struct smallbank_account account = {table, attempt->call->customers[0]};
+    return read_rows(attempt, &account, 1, ret_row);
 }
 
 /* Add an amount to the balance of a row that was read. */
@@ -34,62 +41,67 @@ static int add_to(const struct attempt *attempt, enum smallbank_table table, str
 }
 
 /* Read both accounts of the first customer. */
-static int read_both(const struct attempt *attempt, struct smallbank_row *ret_savings,
-                     struct smallbank_row *ret_checking) {
-    int rc = read_row(attempt, SMALLBANK_SAVINGS, attempt->call->customers[0], ret_savings);
-    return rc == 0 ? read_row(attempt, SMALLBANK_CHECKING, attempt->call->customers[0], ret_checking) : rc;
+static int read_both(const struct attempt *attempt, struct smallbank_row ret_rows[SMALLBANK_TABLES]) {
+    const uint64_t customer = attempt->call->customers[0];
+    const struct smallbank_account accounts[] = {[SMALLBANK_SAVINGS] = {SMALLBANK_SAVINGS, customer},
+                                                 [SMALLBANK_CHECKING] = {SMALLBANK_CHECKING, customer}};
+    return read_rows(attempt, accounts, SMALLBANK_TABLES, ret_rows);
 }
 
 static int amalgamate(const struct attempt *attempt) {
-    struct smallbank_row savings, checking, other;
-    int rc = read_both(attempt, &savings, &checking);
-    if (rc == 0)
-        rc = read_row(attempt, SMALLBANK_CHECKING, attempt->call->customers[1], &other);
+    const uint64_t *customers = attempt->call->customers;
+    const struct smallbank_account accounts[] = {{SMALLBANK_SAVINGS, customers[0]},
+                                                 {SMALLBANK_CHECKING, customers[0]},
+                                                 {SMALLBANK_CHECKING, customers[1]}};
+    struct smallbank_row rows[3];
+    int rc = read_rows(attempt, accounts, 3, rows);
     if (rc != 0)
         return rc;
-    int64_t all = savings.balance + checking.balance;
-    rc = add_to(attempt, SMALLBANK_SAVINGS, &savings, -savings.balance);
+    int64_t all = rows[0].balance + rows[1].balance;
+    rc = add_to(attempt, SMALLBANK_SAVINGS, &rows[0], -rows[0].balance);
     if (rc == 0)
-        rc = add_to(attempt, SMALLBANK_CHECKING, &checking, -checking.balance);
-    return rc == 0 ? add_to(attempt, SMALLBANK_CHECKING, &other, all) : rc;
+        rc = add_to(attempt, SMALLBANK_CHECKING, &rows[1], -rows[1].balance);
+    return rc == 0 ? add_to(attempt, SMALLBANK_CHECKING, &rows[2], all) : rc;
 }
 
 static int balance(const struct attempt *attempt) {
-    struct smallbank_row savings, checking;
-    return read_both(attempt, &savings, &checking);
+    struct smallbank_row rows[SMALLBANK_TABLES];
+    return read_both(attempt, rows);
 }
 
 static int deposit_checking(const struct attempt *attempt) {
     struct smallbank_row row;
-    int rc = read_row(attempt, SMALLBANK_CHECKING, attempt->call->customers[0], &row);
+    int rc = read_row(attempt, SMALLBANK_CHECKING, &row);
     return rc == 0 ? add_to(attempt, SMALLBANK_CHECKING, &row, DEPOSIT) : rc;
 }
 
 static int send_payment(const struct attempt *attempt) {
-    struct smallbank_row from, to;
-    int rc = read_row(attempt, SMALLBANK_CHECKING, attempt->call->customers[0], &from);
-    attempt->call->is_refused = rc == 0 && from.balance < PAYMENT;
+    const uint64_t *customers = attempt->call->customers;
+    const struct smallbank_account accounts[] = {{SMALLBANK_CHECKING, customers[0]},
+                                                 {SMALLBANK_CHECKING, customers[1]}};
+    struct smallbank_row rows[2];
+    int rc = read_rows(attempt, accounts, 2, rows);
+    attempt->call->is_refused = rc == 0 && rows[0].balance < PAYMENT;
     if (rc != 0 || attempt->call->is_refused)
         return rc;
-    rc = read_row(attempt, SMALLBANK_CHECKING, attempt->call->customers[1], &to);
-    if (rc == 0)
-        rc = add_to(attempt, SMALLBANK_CHECKING, &from, -PAYMENT);
-    return rc == 0 ? add_to(attempt, SMALLBANK_CHECKING, &to, PAYMENT) : rc;
+    rc = add_to(attempt, SMALLBANK_CHECKING, &rows[0], -PAYMENT);
+    return rc == 0 ? add_to(attempt, SMALLBANK_CHECKING, &rows[1], PAYMENT) : rc;
 }
 
 static int transact_savings(const struct attempt *attempt) {
     struct smallbank_row row;
-    int rc = read_row(attempt, SMALLBANK_SAVINGS, attempt->call->customers[0], &row);
+    int rc = read_row(attempt, SMALLBANK_SAVINGS, &row);
     return rc == 0 ? add_to(attempt, SMALLBANK_SAVINGS, &row, SAVING) : rc;
 }
 
 static int write_check(const struct attempt *attempt) {
-    struct smallbank_row savings, checking;
-    int rc = read_both(attempt, &savings, &checking);
+    struct smallbank_row rows[SMALLBANK_TABLES];
+    int rc = read_both(attempt, rows);
     if (rc != 0)
         return rc;
-    bool is_covered = savings.balance + checking.balance >= CHECK;
-    return add_to(attempt, SMALLBANK_CHECKING, &checking, is_covered ? -CHECK : -CHECK - PENALTY);
+    bool is_covered = rows[SMALLBANK_SAVINGS].balance + rows[SMALLBANK_CHECKING].balance >= CHECK;
+    return add_to(attempt, SMALLBANK_CHECKING, &rows[SMALLBANK_CHECKING],
+                  is_covered ? -CHECK : -CHECK - PENALTY);
 }
 
 static const struct kind {

@@ -39,10 +39,20 @@ struct smallbank_call {
     int64_t added;   /* to the sum of all accounts */
 };
 
+/* The key of an account. */
+struct smallbank_account {
+    enum smallbank_table table;
+    uint64_t customer;
+};
+
+#define SMALLBANK_READS_MAX 3u /* of one call of `read` */
+
 /* Operations of a store, as part of a transaction `tx`. Each returns 0 or an error, which ends the
  * transaction. */
 struct smallbank_store {
-    int (*read)(void *tx, enum smallbank_table table, uint64_t customer, struct smallbank_row *ret_row);
+    /* Read `count` accounts: ret_rows[i] is accounts[i]. */
+    int (*read)(void *tx, const struct smallbank_account *accounts, uint32_t count,
+                struct smallbank_row *ret_rows);
     /* Replace a row that the transaction has read. */
     int (*update)(void *tx, enum smallbank_table table, const struct smallbank_row *row);
     /* Report that the account of a customer belongs to another one. Returns an error. */

@@ -12,6 +12,9 @@
  *          in a table, `partition_bytes` selects which keys have the same owner.
  * Cost:    network operations, if no item belongs to this node:
  *          - the first read of a key: a lookup (structure.h), normally 1 read. Later reads: none;
+ *          - remo_tx_read_many: the same lookups, at the same time if 1 read each suffices; 1 read more for
+ *            each key for which it does not. Of keys that were looked up at the same time, a commit without
+ *            changes validates each one;
  *          - insert, update and delete: as a read of the key. put: none, but a delete after it: a lookup;
  *          - commit without changes: none for the key that was looked up last, unless it was locked. For
  *            each other present key: 1 read of 8 bytes, all at the same time. For each other absent key: the
@@ -46,7 +49,9 @@
  *          failed.
  *          If an owner fails before it has prepared, the commit returns -EHOSTDOWN, and nothing has changed.
  *          If the decider fails later, the commit waits until all nodes have detected this, and returns
- *          -EHOSTDOWN. The transaction is committed.
+ *          -EHOSTDOWN. The transaction is committed, unless all other nodes have failed for this node,
+ *          because it counts as failed for them. If the others do not detect it within op_timeout_ns, the
+ *          commit returns -ETIMEDOUT.
  *          Nothing has changed, however, if the failure is detected before the decider is asked to commit. If
  *          another owner fails later, the commit returns 0.
  *          After a -EHOSTDOWN, -ENOTCONN or -ETIMEDOUT of a commit with changes the outcome is unknown to the
@@ -103,7 +108,7 @@ REMO_API int remo_tx_space_open(struct remo_channel *parent, const char *name,
 /* Close the space, after its transaction objects; not in a handler or a `done` function (rpc.h). NULL has
  * no effect. Waits until the calls of peers that run here have returned, until the owners of items have
  * the outcome of the transactions of this node, and until this node has the outcome of the transactions that
- * it has prepared. */
+ * it has prepared. If an owner has failed during a commit, waits until all nodes have detected this. */
 REMO_API void remo_tx_space_close(struct remo_tx_space *space);
 /* Return the channel of the space, for remo_channel_wait; NULL if `space` is NULL. */
 REMO_API struct remo_channel *remo_tx_space_channel(struct remo_tx_space *space);
@@ -137,6 +142,26 @@ REMO_API int remo_tx_begin(struct remo_tx *tx);
  *   others      those of remo_structure_lookup */
 REMO_API int remo_tx_read(struct remo_tx *tx, struct remo_structure *structure, const void *key,
                           size_t key_bytes, void *value, size_t cap, size_t *ret_value_bytes);
+/* A key for remo_tx_read_many, and its result. */
+struct remo_tx_lookup {
+    struct remo_structure *structure;
+    const void *key;
+    size_t key_bytes;
+    void *value; /* `cap` bytes; may be NULL if `cap` is 0 */
+    size_t cap;
+    size_t value_bytes; /* set: of the value; 0 if it was not read */
+    int status; /* set: 0, -ENOENT or -EMSGSIZE, as remo_tx_read returns them; or the returned error */
+};
+/* Read several keys, as remo_tx_read does for each. The reads of keys that the transaction has not looked up
+ * are in flight at the same time, up to 16 KiB of memory. If that does not suffice for a key, its further
+ * reads and its call follow, one key after another. So if each key is found by a read, this takes the time of
+ * one. Absent keys are no error of this function. Blocks at most as long as one lookup after another.
+ * Errors: those of remo_tx_read, for any key. Then `status` of all keys has it, and no value was copied.
+ * Except
+ *   -EMSGSIZE  if `value_bytes` of a key is larger than `cap`: all other keys were read
+ *   -ENOBUFS   `count` is larger than REMO_TX_ITEMS_MAX, or the transaction would have more keys
+ *   -EINVAL    also if `lookups` is NULL, and `count` is not 0 */
+REMO_API int remo_tx_read_many(struct remo_tx *tx, struct remo_tx_lookup *lookups, uint32_t count);
 /* Insert an absent key (insert), replace the value of a present key (update), or do what applies (put);
  * delete a present key. The change takes effect when the transaction commits. `value` may be NULL if
  * `value_bytes` is 0.
@@ -163,7 +188,7 @@ REMO_API int remo_tx_delete(struct remo_tx *tx, struct remo_structure *structure
 REMO_API int remo_tx_check(struct remo_tx *tx);
 /* Commit the transaction: validate what it has read, apply its changes, and end it. It ends after an error
  * too. Blocks: if all keys have one owner, and some change, for op_timeout_ns at most; without changes as
- * remo_tx_check; otherwise for 3 op_timeout_ns more.
+ * remo_tx_check; otherwise for 4 op_timeout_ns more.
  * Errors:
  *   -EAGAIN     a key has changed since the transaction read it, or is locked: nothing has changed, see
  *               remo_tx_last_conflict. If that returns -ENOENT: too many threads use the node (node.h)

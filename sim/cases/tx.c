@@ -76,6 +76,12 @@ void sim_tx_close(void *state, uint32_t rank) {
 
 /* ---- one transaction ---- */
 
+static void check_value(const uint64_t *value, size_t bytes, uint32_t words) {
+    sim_require(bytes == words * 8, "a read returns a value of %zu bytes", bytes);
+    for (uint32_t i = 1; i < words; i++)
+        sim_require(value[i] == value[0], "a read returns a torn value");
+}
+
 /* The calls for one step: those of a transaction, or of the structure. */
 static int do_step(struct remo_structure *structure, struct remo_tx *tx, uint64_t step, uint64_t key,
                    uint64_t *value, uint32_t words) {
@@ -99,10 +105,20 @@ static int do_step(struct remo_structure *structure, struct remo_tx *tx, uint64_
                 : remo_structure_lookup(structure, &key, sizeof key, value, size, &bytes, NULL);
         break;
     }
-    sim_require(rc != 0 || bytes == size, "a read returns a value of %zu bytes", bytes);
-    for (uint32_t i = 1; i < words && rc == 0; i++)
-        sim_require(value[i] == value[0], "a read returns a torn value");
+    if (rc == 0)
+        check_value(value, bytes, words);
     return rc;
+}
+
+/* Add the outcome of a step to *results. Returns the codes that are no outcome. */
+static int add_result(uint64_t step, int rc, uint64_t word, uint32_t shift, uint64_t *results) {
+    if (rc == -ENOENT)
+        *results |= (uint64_t)TX_ABSENT << 8 << shift;
+    else if (rc == -EEXIST)
+        *results |= (uint64_t)TX_PRESENT << 8 << shift;
+    else if (rc == 0 && step >> 12 == TX_READ)
+        *results |= word << shift;
+    return rc == -ENOENT || rc == -EEXIST ? 0 : rc;
 }
 
 /* Execute a step, and add its outcome to *results. */
@@ -112,13 +128,29 @@ static int run_step(struct tx_state *s, uint32_t rank, struct remo_tx *tx, uint6
     for (uint32_t i = 0; i < VALUE_WORDS; i++)
         value[i] = step & 255;
     int rc = do_step(s->structures[rank], tx, step, s->keys[step >> 8 & 15], value, s->value_words);
-    if (rc == -ENOENT)
-        *results |= (uint64_t)TX_ABSENT << 8 << shift;
-    else if (rc == -EEXIST)
-        *results |= (uint64_t)TX_PRESENT << 8 << shift;
-    else if (rc == 0 && step >> 12 == TX_READ)
-        *results |= value[0] << shift;
-    return rc == -ENOENT || rc == -EEXIST ? 0 : rc;
+    return add_result(step, rc, value[0], shift, results);
+}
+
+/* Execute the reads with which a transaction begins, at the same time. Returns their number in *ret_count. */
+static int read_together(struct tx_state *s, uint32_t rank, struct remo_tx *tx, const uint64_t *steps,
+                         uint32_t *ret_count, uint64_t *results) {
+    uint64_t values[STEPS_MAX][VALUE_WORDS];
+    struct remo_tx_lookup lookups[STEPS_MAX];
+    uint32_t count = 0;
+    for (; count < STEPS_MAX && steps[count] >> 12 == TX_READ; count++)
+        lookups[count] = (struct remo_tx_lookup){.structure = s->structures[rank],
+                                                 .key = &s->keys[steps[count] >> 8 & 15],
+                                                 .key_bytes = sizeof s->keys[0],
+                                                 .value = values[count],
+                                                 .cap = sizeof values[count]};
+    *ret_count = count;
+    int rc = remo_tx_read_many(tx, lookups, count);
+    for (uint32_t i = 0; i < count && rc == 0; i++) {
+        if (lookups[i].status == 0)
+            check_value(values[i], lookups[i].value_bytes, s->value_words);
+        rc = add_result(steps[i], lookups[i].status, values[i][0], 16 * i, results);
+    }
+    return rc;
 }
 
 /* Run a transaction once. Returns -EAGAIN if it was in conflict. */
@@ -133,7 +165,10 @@ static int attempt(struct tx_state *s, uint32_t rank, uint32_t thread, const uin
         changes |= steps[i] >> 12 != TX_READ;
     }
     uint32_t index = sim_begin(TX_RUN, 0, packed, 0);
-    for (uint32_t i = 0; i < STEPS_MAX && steps[i] != 0 && rc == 0; i++)
+    uint32_t done = 0;
+    if (s->reads_together)
+        rc = read_together(s, rank, tx, steps, &done, &results);
+    for (uint32_t i = done; i < STEPS_MAX && steps[i] != 0 && rc == 0; i++)
         rc = run_step(s, rank, tx, steps[i], 16 * i, &results);
     bool is_run = rc == 0;
     if (is_run)
@@ -240,6 +275,38 @@ const struct sim_case sim_case_tx_owners = {.object = "tx",
                                             .body = owners_body,
                                             .after = after,
                                             .oracle = &oracle_tx};
+
+static void open_together(void *state, struct remo_node *node, uint32_t rank) {
+    struct tx_state *s = state;
+    open_narrow(state, node, rank);
+    s->reads_together = true;
+}
+
+/* Transactions read keys of two owners at the same time, while keys change together, come and go. */
+static void together_body(void *state, uint32_t rank, uint32_t thread) {
+    const uint64_t put[STEPS_MAX] = {STEP(TX_PUT, 0, 10 + rank), STEP(TX_PUT, 2, 20 + rank)},
+                   swap[STEPS_MAX] = {STEP(TX_READ, 0, 0), STEP(TX_READ, 1, 0), STEP(TX_DELETE, 0, 0),
+                                      STEP(TX_PUT, 1, 30 + rank)},
+                   read[STEPS_MAX] = {STEP(TX_READ, 0, 0), STEP(TX_READ, 2, 0)},
+                   all[STEPS_MAX] = {STEP(TX_READ, 2, 0), STEP(TX_READ, 1, 0), STEP(TX_READ, 0, 0),
+                                     STEP(TX_READ, 2, 0)};
+    transact(state, rank, thread, rank == 2 ? read : put);
+    transact(state, rank, thread, rank == 2 ? all : rank == 1 ? swap : put);
+    transact(state, rank, thread, rank == 2 ? read : rank == 1 ? put : all);
+}
+
+const struct sim_case sim_case_tx_together = {.object = "tx",
+                                              .name = "together",
+                                              .about = "keys of two owners are read at the same time",
+                                              .nodes = 3,
+                                              .threads = 1,
+                                              .state_bytes = sizeof(struct tx_state),
+                                              .open = open_together,
+                                              .close = sim_tx_close,
+                                              .body = together_body,
+                                              .after = after,
+                                              .oracle = &oracle_tx,
+                                              .relies_on_end = true};
 
 /* Two keys of a bucket come and go together, or one instead of the other. */
 static void absent_body(void *state, uint32_t rank, uint32_t thread) {

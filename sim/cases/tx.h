@@ -17,6 +17,7 @@ struct tx_state {
     struct remo_tx *txs[SIM_NODES_MAX][SIM_THREADS_MAX];
     uint64_t keys[ORACLE_KEYS];
     uint32_t value_words;
+    bool reads_together; /* a transaction that begins with several reads: by remo_tx_read_many */
 };
 
 /* Open a table, and the transactions of all threads of a node on it. The keys are chosen afterwards. */

@@ -299,3 +299,37 @@ const struct sim_case sim_case_tx_two_apart = {.object = "tx",
                                                .profiles = "ibta_rc,rc_relaxed,efa,tcp,ofi",
                                                .has_own_fault = true,
                                                .relies_on_end = true};
+
+/* Node 3, the coordinator, loses node 0, the decider, and node 1. Then node 0 fails, and later node 3. */
+static void both_apart_body(void *state, uint32_t rank, uint32_t thread) {
+    const uint64_t read[STEPS_MAX] = {STEP(TX_READ, 1, 0), STEP(TX_READ, 2, 0)};
+    for (uint32_t i = 0; i < 4 && rank == 3; i++) {
+        const uint64_t put[STEPS_MAX] = {STEP(TX_PUT, 0, 10 + i), STEP(TX_PUT, 1, 20 + i),
+                                         STEP(TX_PUT, 2, 30 + i)};
+        (void)sim_tx_transact(state, rank, thread, put);
+    }
+    for (uint32_t i = 0; i < 8 && (rank == 1 || rank == 2); i++) {
+        if (rank == 1 && i == 1) {
+            sim_part(0, 3, 4000);
+            sim_part(1, 3, 4000);
+        } else if (rank == 1 && i == 5) {
+            sim_crash(0);
+        }
+        (void)sim_tx_transact(state, rank, thread, read);
+    }
+}
+
+const struct sim_case sim_case_tx_both_apart = {.object = "tx",
+                                                .name = "both_apart",
+                                                .about = "the coordinator loses the decider and an owner",
+                                                .nodes = 4,
+                                                .threads = 1,
+                                                .state_bytes = sizeof(struct tx_state),
+                                                .open = open_three,
+                                                .close = sim_tx_close,
+                                                .body = both_apart_body,
+                                                .after = two_fail_after,
+                                                .oracle = &oracle_tx,
+                                                .profiles = "ibta_rc,rc_relaxed,efa,tcp,ofi",
+                                                .has_own_fault = true,
+                                                .relies_on_end = true};

@@ -60,9 +60,11 @@ static struct remo_structure structure = {
 static struct remo_node node = {.size = NODES};
 static struct remo__tx_record records[NODES * REMO__TX_COMMITS_MAX];
 static struct remo__tx_peer peers[NODES] = {
-    {.mutex = PTHREAD_MUTEX_INITIALIZER, .records = records},
-    {.mutex = PTHREAD_MUTEX_INITIALIZER, .records = records + REMO__TX_COMMITS_MAX},
-    {.mutex = PTHREAD_MUTEX_INITIALIZER, .records = records + 2 * REMO__TX_COMMITS_MAX}};
+    {.mutex = PTHREAD_MUTEX_INITIALIZER, .was_connected = true, .records = records},
+    {.mutex = PTHREAD_MUTEX_INITIALIZER, .was_connected = true, .records = records + REMO__TX_COMMITS_MAX},
+    {.mutex = PTHREAD_MUTEX_INITIALIZER,
+     .was_connected = true,
+     .records = records + 2 * REMO__TX_COMMITS_MAX}};
 static struct remo_channel channel = {.participants = {.word = {3}}}; /* nodes 0, which is this one, and 1 */
 static struct remo_tx_space space = {
     .node = &node, .channel = &channel, .peers = peers, .structures = {&structure}, .structure_count = 1};

@@ -239,6 +239,14 @@ static int leave_undecided(struct remo__tx_commit *commit, const struct remo__tx
                       decider->node);
 }
 
+/* Return whether this node has no peer in the space any more. Perhaps it is this node that was cut off. */
+static bool is_alone(const struct remo_tx_space *space) {
+    for (uint32_t node = 0; node < space->node->size; node++)
+        if (node != space->node->rank && remo_channel_peer(space->channel, node) == REMO_CHANNEL_CONNECTED)
+            return false;
+    return true;
+}
+
 /* The decider was lost: wait until all nodes have confirmed it. */
 static int commit_without(struct remo__tx_commit *commit, struct remo__tx_participant *decider, int status) {
     uint64_t deadline_ns = remo__deadline(commit->space->node->op_timeout_ns);
@@ -251,6 +259,11 @@ static int commit_without(struct remo__tx_commit *commit, struct remo__tx_partic
                           "node %u has failed or closed %s: the transaction will be committed when all nodes "
                           "have detected this",
                           decider->node, remo_channel_name(commit->space->channel));
+    if (is_alone(commit->space))
+        return remo__fail(status,
+                          "all other nodes have failed or closed %s: the transaction is committed here, but "
+                          "nowhere if it is this node that counts as failed",
+                          remo_channel_name(commit->space->channel));
     return remo__fail(
         status,
         "the transaction is committed, but node %u has failed or closed %s: the keys that it owned are lost",

@@ -1,7 +1,7 @@
 /* finish.c - the end of a commit with changes at several owners, at the coordinator (finish.h): it sends the
  * outcome to the owners, and asks all nodes whether they have lost an owner that it has lost.
- * Invariant: if an owner was lost before the transaction is applied, no owner has applied it before all nodes
- * of the space have confirmed the loss, unless the decider has. */
+ * Invariant: if the coordinator has lost an owner before the transaction is applied, no owner has applied it
+ * before all nodes that are connected to the coordinator have confirmed the loss, unless the decider has. */
 #include "systems/tx/finish.h"
 
 #define PAUSE_NS REMO__NS_PER_MS /* before a question is repeated */
@@ -59,9 +59,22 @@ static bool must_confirm(const struct remo__tx_commit *commit, uint32_t node) {
            && remo_channel_peer(commit->space->channel, node) == REMO_CHANNEL_CONNECTED;
 }
 
+/* Before the transaction is applied: note participants that were lost meanwhile. They are asked nothing, so
+ * they may abort. */
+static void add_losses(struct remo__tx_commit *commit) {
+    for (uint32_t i = commit->is_own; i < commit->count; i++) {
+        struct remo__tx_participant *participant = &commit->participants[i];
+        if (participant->needs_finish && !participant->is_informed
+            && remo_channel_peer(commit->space->channel, participant->node) != REMO_CHANNEL_CONNECTED)
+            add_loss(commit, participant);
+    }
+}
+
 /* Find the next question. Returns false if all is confirmed. */
 static bool find_question(struct remo__tx_commit *commit) {
     struct remo__tx_confirmation *at = &commit->confirmation;
+    if (atomic_load(&commit->phase) == REMO__TX_CONFIRMING)
+        add_losses(commit);
     for (; at->loss < commit->losses_count; at->loss++, at->node = 0)
         for (; at->node < commit->space->node->size; at->node++)
             if (must_confirm(commit, at->node))

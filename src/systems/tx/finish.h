@@ -3,9 +3,9 @@
  * Model:   an entry is in use until each owner that may have prepared has executed a FINISH, or has failed.
  *          So a later transaction with the same number finds no record that is PREPARED.
  * Losses:  an owner that the coordinator has lost may be up for other nodes, and abort. So a transaction that
- *          commits without it is applied nowhere until all nodes of the space have confirmed that they have
- *          lost it too (CONFIRM). If an owner is lost later, the entry stays in use until they have confirmed
- *          it: until then it may be up for them, and ask them for the outcome.
+ *          commits without it is applied nowhere until all nodes to which the coordinator is connected have
+ *          confirmed that they have lost it too (CONFIRM). If an owner is lost later, the entry stays in use
+ *          until they have confirmed it: until then it may be up for them, and ask them for the outcome.
  * Threads: the thread that commits uses the entry until the decision. From then on `mutex` protects it, and
  *          the service thread continues. */
 #pragma once

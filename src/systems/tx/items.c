@@ -80,23 +80,17 @@ static int find_item(struct remo_tx *tx, struct remo_structure *structure, const
 
 /* ---- lookups ---- */
 
-/* Look an item up, for the first time, and keep its value. */
-static int look_up(struct remo_tx *tx, struct remo__tx_item *item) {
-    struct remo_structure *structure = tx->space->structures[item->structure];
-    char value[REMO_ITEM_BYTES_MAX];
-    size_t bytes = 0;
-    enum remo_lookup_way way;
-    struct remo__evidence evidence = {0};
-    int rc = remo__structure_find(structure, item->owner, &item->key, value, sizeof value, &bytes, &way,
-                                  &evidence);
+/* Keep the result `rc` of the first lookup of an item, and the value that it has found. */
+static int keep_result(struct remo_tx *tx, struct remo__tx_item *item, int rc, const void *value,
+                       size_t bytes, struct remo__evidence evidence) {
+    bool is_present = rc == 0;
     if (rc != 0 && rc != -ENOENT)
         return rc;
     if (evidence.proof == REMO__PROOF_NONE)
         return remo__fail(-EPROTO,
                           "the owner of a key of %s sent an answer without evidence: its memory is "
                           "damaged; start it again",
-                          remo_channel_name(structure->share->channel));
-    bool is_present = rc == 0;
+                          remo_channel_name(tx->space->structures[item->structure]->share->channel));
     if (is_present && !item->is_changed) {
         rc = keep_bytes(tx, value, bytes, &item->value_at);
         if (rc != 0)
@@ -108,27 +102,143 @@ static int look_up(struct remo_tx *tx, struct remo__tx_item *item) {
     item->was_locked = evidence.proof == REMO__PROOF_HEAD && (evidence.word & REMO__ITEM_LOCKED) != 0;
     evidence.word &= evidence.proof == REMO__PROOF_HEAD ? ~REMO__ITEM_LOCKED : UINT64_MAX;
     item->evidence = evidence;
-    tx->last = (uint32_t)(item - tx->items);
     return 0;
+}
+
+/* Look an item up, for the first time, and keep its value. */
+static int look_up(struct remo_tx *tx, struct remo__tx_item *item) {
+    char value[REMO_ITEM_BYTES_MAX];
+    size_t bytes = 0;
+    enum remo_lookup_way way;
+    struct remo__evidence evidence = {0};
+    int rc = remo__structure_find(tx->space->structures[item->structure], item->owner, &item->key, value,
+                                  sizeof value, &bytes, &way, &evidence);
+    rc = keep_result(tx, item, rc, value, bytes, evidence);
+    if (rc == 0)
+        tx->last = (uint32_t)(item - tx->items);
+    return rc;
+}
+
+/* Return whether a read of the item needs a lookup. */
+static bool needs_lookup(const struct remo__tx_item *item) {
+    return item->evidence.proof == REMO__PROOF_NONE && !item->is_changed;
 }
 
 /* Find the item of a key, and look it up unless the transaction has read or changed it. */
 static int look_up_once(struct remo_tx *tx, struct remo_structure *structure, const void *key,
                         size_t key_bytes, struct remo__tx_item **ret_item) {
     int rc = find_item(tx, structure, key, key_bytes, ret_item);
-    if (rc == 0 && (*ret_item)->evidence.proof == REMO__PROOF_NONE && !(*ret_item)->is_changed)
-        rc = look_up(tx, *ret_item);
+    return rc == 0 && needs_lookup(*ret_item) ? look_up(tx, *ret_item) : rc;
+}
+
+/* ---- several lookups at the same time ---- */
+
+#define TOGETHER_BYTES 16384u /* of all places */
+
+/* Lookups whose first reads are in flight at the same time. */
+struct together {
+    uint32_t count;
+    size_t bytes;
+    struct {
+        struct remo__tx_item *item;
+        struct remo_structure_place place;
+        char *data;
+    } reads[REMO_TX_ITEMS_MAX];
+    char data[TOGETHER_BYTES] __attribute__((aligned(REMO__CACHE_LINE)));
+};
+
+/* Choose items of the set `left` whose places fit, and remove them from it. An item that is not looked up
+ * by a read moves to the set `alone`. */
+static void choose_items(struct remo_tx *tx, struct together *together, uint64_t *left, uint64_t *alone) {
+    together->count = 0;
+    together->bytes = 0;
+    for (uint32_t i = 0; i < tx->items_count; i++) {
+        struct remo__tx_item *item = &tx->items[i];
+        const struct remo_structure *structure = tx->space->structures[item->structure];
+        struct remo_structure_place place;
+        uint64_t bit = UINT64_C(1) << i;
+        if (!(*left & bit))
+            continue;
+        bool is_read =
+            item->owner != structure->rank && remo__lookup_start(structure, item->owner, &item->key, &place);
+        if (is_read && place.bytes > TOGETHER_BYTES - together->bytes)
+            return;
+        *left &= ~bit;
+        if (!is_read) {
+            *alone |= bit;
+            continue;
+        }
+        together->reads[together->count].item = item;
+        together->reads[together->count].place = place;
+        together->reads[together->count++].data = together->data + together->bytes;
+        together->bytes += remo__align_up(place.bytes, REMO__CACHE_LINE);
+    }
+}
+
+/* Read all places. In a task, other tasks run during the cache misses. */
+static int read_places(const struct remo_tx *tx, struct together *together) {
+    struct remo_node *node = tx->space->node;
+    struct remo__thread *thread = remo__thread(node);
+    struct remo_ack ack = {0};
+    int rc = 0;
+    if (!thread)
+        return remo__last_code();
+    if (node->mapped && remo_task_current() != 0)
+        remo_task_yield();
+    remo__cork(thread);
+    for (uint32_t i = 0; i < together->count && rc == 0; i++) {
+        const struct remo__tx_item *item = together->reads[i].item;
+        rc = remo__lookup_read(tx->space->structures[item->structure], item->owner, &together->reads[i].place,
+                               together->reads[i].data, &ack);
+    }
+    remo__uncork(thread);
+    int settled = remo__ack_settle(&ack, node->op_timeout_ns);
+    return rc != 0 ? rc : settled;
+}
+
+/* Look up items of the set `left` by one read each, at the same time. An item for which that does not
+ * suffice moves to the set `alone`. */
+static __attribute__((noinline)) int look_up_together(struct remo_tx *tx, uint64_t *left, uint64_t *alone) {
+    struct together together;
+    char value[REMO_ITEM_BYTES_MAX];
+    choose_items(tx, &together, left, alone);
+    int rc = together.count > 0 ? read_places(tx, &together) : 0;
+    if (together.count > 0) /* the other lookups had not ended when the last one began */
+        tx->last = REMO__TX_NONE;
+    for (uint32_t i = 0; i < together.count && rc == 0; i++) {
+        struct remo__tx_item *item = together.reads[i].item;
+        struct remo__evidence evidence = {0};
+        size_t bytes = 0;
+        rc = remo__lookup_end(tx->space->structures[item->structure], item->owner, &item->key,
+                              &together.reads[i].place, together.reads[i].data, value, sizeof value, &bytes,
+                              &evidence);
+        if (rc == 1)
+            *alone |= UINT64_C(1) << (item - tx->items);
+        rc = rc == 1 ? 0 : keep_result(tx, item, rc, value, bytes, evidence);
+    }
     return rc;
 }
 
-int remo_tx_read(struct remo_tx *tx, struct remo_structure *structure, const void *key, size_t key_bytes,
-                 void *value, size_t cap, size_t *ret_value_bytes) {
-    struct remo__tx_item *item;
-    if (!value && cap > 0)
-        return remo__fail(-EINVAL, "cannot read a key: `value` is NULL, and `cap` is not 0");
-    int rc = look_up_once(tx, structure, key, key_bytes, &item);
-    if (rc != 0)
-        return rc;
+/* Look up all items of a set. */
+static int look_up_all(struct remo_tx *tx, uint64_t wanted) {
+    uint64_t alone = 0;
+    int rc = 0;
+    if ((wanted & (wanted - 1)) == 0) {
+        alone = wanted;
+        wanted = 0;
+    }
+    while (wanted != 0 && rc == 0)
+        rc = look_up_together(tx, &wanted, &alone);
+    for (uint32_t i = 0; i < tx->items_count && rc == 0; i++)
+        if (alone & UINT64_C(1) << i)
+            rc = look_up(tx, &tx->items[i]);
+    return rc;
+}
+
+/* ---- reads ---- */
+
+static int return_value(const struct remo_tx *tx, const struct remo__tx_item *item, void *value, size_t cap,
+                        size_t *ret_value_bytes) {
     if (!item->is_present)
         return remo__fail_static(-ENOENT, "the key is absent");
     if (ret_value_bytes)
@@ -139,6 +249,72 @@ int remo_tx_read(struct remo_tx *tx, struct remo_structure *structure, const voi
     if (item->value_bytes > 0)
         memcpy(value, tx->bytes + item->value_at, item->value_bytes);
     return 0;
+}
+
+static int check_room(const void *value, size_t cap) {
+    return value || cap == 0 ? 0
+                             : remo__fail(-EINVAL, "cannot read a key: `value` is NULL, and `cap` is not 0");
+}
+
+int remo_tx_read(struct remo_tx *tx, struct remo_structure *structure, const void *key, size_t key_bytes,
+                 void *value, size_t cap, size_t *ret_value_bytes) {
+    struct remo__tx_item *item;
+    int rc = check_room(value, cap);
+    if (rc == 0)
+        rc = look_up_once(tx, structure, key, key_bytes, &item);
+    return rc != 0 ? rc : return_value(tx, item, value, cap, ret_value_bytes);
+}
+
+/* Find the items of all keys, or add them. After an error none is added. */
+static int find_items(struct remo_tx *tx, const struct remo_tx_lookup *lookups, uint32_t count,
+                      struct remo__tx_item **ret_items) {
+    uint32_t items_before = tx->items_count;
+    size_t bytes_before = tx->bytes_used;
+    int rc = 0;
+    for (uint32_t i = 0; i < count && rc == 0; i++) {
+        const struct remo_tx_lookup *lookup = &lookups[i];
+        rc = check_room(lookup->value, lookup->cap);
+        if (rc == 0)
+            rc = find_item(tx, lookup->structure, lookup->key, lookup->key_bytes, &ret_items[i]);
+    }
+    if (rc != 0) {
+        tx->items_count = items_before;
+        tx->bytes_used = bytes_before;
+    }
+    return rc;
+}
+
+/* Find the items of all keys, and look up those that need it. */
+static int look_up_many(struct remo_tx *tx, const struct remo_tx_lookup *lookups, uint32_t count,
+                        struct remo__tx_item **ret_items) {
+    uint64_t wanted = 0;
+    int rc = remo__tx_check_active(tx);
+    if (rc == 0 && count > REMO_TX_ITEMS_MAX)
+        rc = remo__fail(-ENOBUFS, "a transaction has at most %u keys: divide it", REMO_TX_ITEMS_MAX);
+    if (rc == 0)
+        rc = find_items(tx, lookups, count, ret_items);
+    for (uint32_t i = 0; i < count && rc == 0; i++)
+        if (needs_lookup(ret_items[i]))
+            wanted |= UINT64_C(1) << (ret_items[i] - tx->items);
+    return rc != 0 ? rc : look_up_all(tx, wanted);
+}
+
+int remo_tx_read_many(struct remo_tx *tx, struct remo_tx_lookup *lookups, uint32_t count) {
+    struct remo__tx_item *items[REMO_TX_ITEMS_MAX];
+    if (!lookups && count > 0)
+        return remo__fail(-EINVAL, "cannot read keys: `lookups` is NULL");
+    int found = look_up_many(tx, lookups, count, items), rc = found;
+    for (uint32_t i = 0; i < count; i++) {
+        struct remo_tx_lookup *lookup = &lookups[i];
+        lookup->value_bytes = 0;
+        lookup->status =
+            found != 0 ? found : return_value(tx, items[i], lookup->value, lookup->cap, &lookup->value_bytes);
+        if (lookup->status == -EMSGSIZE)
+            rc = -EMSGSIZE;
+    }
+    return rc == 0 || found != 0
+               ? rc
+               : remo__fail(rc, "a value is longer than the room for it: see `value_bytes`");
 }
 
 /* ---- changes ---- */

@@ -57,7 +57,7 @@ enum remo__tx_outcome remo__tx_answer_question(struct remo_tx_space *space, uint
     bool is_this = record->id.sequence == id->sequence;
     if (is_this && record->state == REMO__TX_RECORD_COMMITTED)
         outcome = REMO__TX_COMMITTED;
-    else if (!atomic_load(&peer->is_cut_off))
+    else if (!remo__tx_has_lost(space, id->coordinator))
         outcome = REMO__TX_PENDING; /* the coordinator may still prepare it here, or send the outcome */
     else if (is_this && record->state == REMO__TX_RECORD_PREPARED)
         outcome = answer_prepared(record, asker, question->is_decisive);

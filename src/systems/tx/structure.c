@@ -337,18 +337,30 @@ static bool find_place(const struct remo_structure *structure, uint32_t owner,
            && remo__structure_contains(structure, owner, ret_place->offset, ret_place->bytes);
 }
 
+bool remo__lookup_start(const struct remo_structure *structure, uint32_t owner,
+                        const struct remo_structure_key *key, struct remo_structure_place *ret_place) {
+    if (!find_place(structure, owner, key, ret_place))
+        return false;
+    if (structure->node->mapped)
+        remo__region_prefetch(structure->share, owner, ret_place->offset, ret_place->bytes);
+    return true;
+}
+
+int remo__lookup_read(const struct remo_structure *structure, uint32_t owner,
+                      const struct remo_structure_place *place, void *data, struct remo_ack *ack) {
+    struct remo__ref ref;
+    int rc = remo__region_find(structure->share, owner, place->offset, &ref);
+    return rc != 0 ? rc : remo__read(ref, data, place->bytes, ack);
+}
+
 /* Read the place, in a task after a prefetch: other tasks run during the cache miss. */
 static int read_place(const struct remo_structure *structure, uint32_t owner,
                       const struct remo_structure_place *place, void *data) {
-    struct remo__ref ref;
-    int rc = remo__region_find(structure->share, owner, place->offset, &ref);
-    if (rc != 0)
-        return rc;
     if (structure->node->mapped && remo_task_current() != 0) {
         remo__region_prefetch(structure->share, owner, place->offset, place->bytes);
         remo_task_yield();
     }
-    return remo__read(ref, data, place->bytes, NULL);
+    return remo__lookup_read(structure, owner, place, data, NULL);
 }
 
 /* Return whether the value that lookup_end has found is in the place that was read. */
@@ -357,40 +369,61 @@ static bool is_within(const struct remo_item *item, const char *data, size_t byt
     return value >= data && value <= data + bytes && item->value_bytes <= (size_t)(data + bytes - value);
 }
 
+/* Results of `judge`: the next step of the lookup. If it has ended, the result is 0 or an error. */
+enum { CALL_OWNER = 1, READ_AGAIN = 2 };
+
+/* Judge a place that was read. `takes_locked`: accept a locked item; its transaction may have changed another
+ * key already, so only a transaction may, which validates. */
+static int judge(struct remo_structure *structure, uint32_t owner, const struct remo_structure_key *key,
+                 const struct remo_structure_place *place, const void *data, void *value, size_t cap,
+                 size_t *ret_value_bytes, bool is_tx, bool takes_locked,
+                 struct remo__evidence *ret_evidence) {
+    struct remo_item item = {0};
+    switch (structure->type->lookup_end(structure->ctx, key, owner, place, data, &item)) {
+    case REMO_LOOKUP_FOUND:
+        if (!is_within(&item, data, place->bytes) || (is_tx && !is_item_of(structure, owner, item.offset)))
+            return CALL_OWNER;
+        if ((item.head & REMO__ITEM_LOCKED) && !takes_locked)
+            return READ_AGAIN;
+        *ret_evidence =
+            (struct remo__evidence){.proof = REMO__PROOF_HEAD, .offset = item.offset, .word = item.head};
+        return return_value(item.value, item.value_bytes, value, cap, ret_value_bytes);
+    case REMO_LOOKUP_ABSENT:
+        *ret_evidence = (struct remo__evidence){
+            .proof = REMO__PROOF_PLACE, .offset = place->offset, .bytes = (uint32_t)place->bytes};
+        if (is_tx)
+            ret_evidence->word = XXH3_64bits(data, place->bytes);
+        return result_of(structure, REMO__ANSWER_ABSENT);
+    case REMO_LOOKUP_TORN: return READ_AGAIN;
+    default: return CALL_OWNER;
+    }
+}
+
+int remo__lookup_end(struct remo_structure *structure, uint32_t owner, const struct remo_structure_key *key,
+                     const struct remo_structure_place *place, const void *data, void *value, size_t cap,
+                     size_t *ret_value_bytes, struct remo__evidence *ret_evidence) {
+    int rc =
+        judge(structure, owner, key, place, data, value, cap, ret_value_bytes, true, false, ret_evidence);
+    return rc > 0 ? 1 : rc;
+}
+
 /* Look the key up by reads. Returns 1 if the owner must be called. Otherwise 0 or an error: the lookup has
  * ended. */
 static int lookup_by_reads(struct remo_structure *structure, uint32_t owner,
                            const struct remo_structure_key *key, void *value, size_t cap,
                            size_t *ret_value_bytes, bool is_tx, struct remo__evidence *ret_evidence) {
     char data[REMO_PLACE_BYTES_MAX] __attribute__((aligned(REMO__CACHE_LINE)));
-    for (uint32_t i = 0; i < REMO_LOOKUP_READS_MAX; i++) {
+    int rc = READ_AGAIN;
+    for (uint32_t i = 0; i < REMO_LOOKUP_READS_MAX && rc == READ_AGAIN; i++) {
         struct remo_structure_place place;
-        struct remo_item item = {0};
         if (!find_place(structure, owner, key, &place))
             return 1;
-        int rc = read_place(structure, owner, &place, data);
-        if (rc != 0)
-            return rc;
-        switch (structure->type->lookup_end(structure->ctx, key, owner, &place, data, &item)) {
-        case REMO_LOOKUP_FOUND:
-            if (!is_within(&item, data, place.bytes) || (is_tx && !is_item_of(structure, owner, item.offset)))
-                return 1;
-            if ((item.head & REMO__ITEM_LOCKED) && (!is_tx || i + 1 < REMO_LOOKUP_READS_MAX))
-                break; /* its transaction may have changed another key already */
-            *ret_evidence =
-                (struct remo__evidence){.proof = REMO__PROOF_HEAD, .offset = item.offset, .word = item.head};
-            return return_value(item.value, item.value_bytes, value, cap, ret_value_bytes);
-        case REMO_LOOKUP_ABSENT:
-            *ret_evidence = (struct remo__evidence){
-                .proof = REMO__PROOF_PLACE, .offset = place.offset, .bytes = (uint32_t)place.bytes};
-            if (is_tx)
-                ret_evidence->word = XXH3_64bits(data, place.bytes);
-            return result_of(structure, REMO__ANSWER_ABSENT);
-        case REMO_LOOKUP_ELSEWHERE: return 1;
-        case REMO_LOOKUP_TORN: break;
-        }
+        rc = read_place(structure, owner, &place, data);
+        if (rc == 0)
+            rc = judge(structure, owner, key, &place, data, value, cap, ret_value_bytes, is_tx,
+                       is_tx && i + 1 == REMO_LOOKUP_READS_MAX, ret_evidence);
     }
-    return 1;
+    return rc > 0 ? 1 : rc;
 }
 
 int remo__structure_check_share(const struct remo_structure *structure) {

@@ -198,6 +198,17 @@ int remo__structure_find(struct remo_structure *structure, uint32_t owner,
                          const struct remo_structure_key *key, void *value, size_t cap,
                          size_t *ret_value_bytes, enum remo_lookup_way *ret_way,
                          struct remo__evidence *ret_evidence);
+/* The parts of a lookup by one read, for several lookups at the same time. Return false if there is no place
+ * to read. On mapped memory this prefetches the place. */
+bool remo__lookup_start(const struct remo_structure *structure, uint32_t owner,
+                        const struct remo_structure_key *key, struct remo_structure_place *ret_place);
+/* Start to read the place, for a caller that waits for `ack`; NULL: waits. */
+int remo__lookup_read(const struct remo_structure *structure, uint32_t owner,
+                      const struct remo_structure_place *place, void *data, struct remo_ack *ack);
+/* Judge what was read, for a transaction. Results: as remo__structure_find; or 1: call that function. */
+int remo__lookup_end(struct remo_structure *structure, uint32_t owner, const struct remo_structure_key *key,
+                     const struct remo_structure_place *place, const void *data, void *value, size_t cap,
+                     size_t *ret_value_bytes, struct remo__evidence *ret_evidence);
 /* Let the owner look a key up, without its value: -EMSGSIZE if it is present and not empty, -EBUSY if its
  * item is locked or reserved. Otherwise as remo__structure_find. */
 int remo__structure_find_by_owner(struct remo_structure *structure, uint32_t owner,

@@ -214,7 +214,7 @@ enum remo__tx_answer remo__tx_finish(struct remo_tx_space *space, uint32_t coord
 void remo__tx_record_end(struct remo__tx_record *record, bool commits);
 /* Set ret_owners[] to the owners of a record that is PREPARED, the decider first. Returns their number. */
 uint32_t remo__tx_record_owners(const struct remo__tx_record *record, uint16_t *ret_owners);
-/* Return whether this node has lost `node`: no message of it has an effect from now on. */
+/* Return whether this node has lost `node`: no message of its endpoint has an effect from now on. */
 bool remo__tx_has_lost(const struct remo_tx_space *space, uint32_t node);
 int remo__tx_handle_prepare(void *ctx, const struct remo_rpc_request *request);
 int remo__tx_handle_finish(void *ctx, const struct remo_rpc_request *request);

@@ -263,6 +263,120 @@ static int costs(struct remo_node *node, void *ctx) {
     return close_place(&place);
 }
 
+/* ---- several reads at the same time ---- */
+
+#define MANY 20u
+
+static void set_lookups(struct place *place, const uint64_t *keys, uint64_t *values,
+                        struct remo_tx_lookup *ret_lookups) {
+    for (uint32_t i = 0; i < MANY; i++)
+        ret_lookups[i] = (struct remo_tx_lookup){.structure = place->structure,
+                                                 .key = &keys[i],
+                                                 .key_bytes = sizeof keys[i],
+                                                 .value = &values[i],
+                                                 .cap = sizeof values[i]};
+}
+
+/* The keys of node 0, at node 1: some absent, one twice, one changed by the transaction, one for which there
+ * is no room. Then keys of both nodes. */
+static int many_of_peer(struct place *place) {
+    uint64_t keys[MANY], values[MANY];
+    struct remo_tx_lookup lookups[MANY];
+    for (uint32_t i = 0; i < MANY; i++) {
+        keys[i] = key_of(place, 0, i);
+        if (i % 5 != 0)
+            CHECK_OK(plain_put(place, keys[i], i));
+    }
+    keys[7] = keys[6];
+    set_lookups(place, keys, values, lookups);
+    CHECK_OK(remo_tx_begin(place->tx));
+    CHECK_OK(put_word(place, keys[1], 100));
+    CHECK_OK(read_word(place, keys[2], &values[2]));
+    struct cost before = cost_of(place);
+    CHECK_OK(remo_tx_read_many(place->tx, lookups, MANY));
+    CHECK(expect_cost(place, before, MANY - 3, 0) == 0); /* not keys 1, 2 and 7 */
+    for (uint32_t i = 0; i < MANY; i++) {
+        CHECK_EQUAL(lookups[i].status, i % 5 == 0 ? -ENOENT : 0);
+        CHECK(i % 5 == 0 || values[i] == (i == 1 ? 100 : i == 7 ? 6 : i));
+    }
+    lookups[3].cap = 7;
+    CHECK_SENTENCE(remo_tx_read_many(place->tx, lookups, MANY), -EMSGSIZE, "value_bytes");
+    CHECK(lookups[3].status == -EMSGSIZE && lookups[3].value_bytes == 8 && lookups[4].status == 0);
+    remo_tx_abort(place->tx);
+
+    lookups[3].cap = 8;
+    CHECK_OK(remo_tx_begin(place->tx));
+    before = cost_of(place);
+    CHECK_OK(remo_tx_read_many(place->tx, &lookups[1], 4));
+    CHECK_OK(remo_tx_commit(place->tx)); /* validates each */
+    CHECK(expect_cost(place, before, 8, 0) == 0);
+    CHECK_OK(remo_tx_begin(place->tx));
+    before = cost_of(place);
+    CHECK_OK(remo_tx_read_many(place->tx, &lookups[1], 4));
+    CHECK_OK(remo_tx_read_many(place->tx, &lookups[8], 1)); /* the last lookup is alone */
+    CHECK_OK(remo_tx_commit(place->tx));
+    CHECK(expect_cost(place, before, 9, 0) == 0);
+
+    uint64_t own = key_of(place, 1, 0);
+    CHECK_OK(plain_put(place, own, 50));
+    keys[2] = own;
+    CHECK_OK(remo_tx_begin(place->tx));
+    CHECK_OK(remo_tx_read_many(place->tx, &lookups[1], 3));
+    CHECK_EQUAL(values[2], 50);
+    CHECK_OK(plain_put(place, keys[3], 51));
+    CHECK(expect_conflict(place, remo_tx_commit(place->tx), keys[3], REMO_TX_CHANGED) == 0);
+    CHECK_OK(remo_tx_begin(place->tx));
+    lookups[2].key_bytes = 0;
+    CHECK_SENTENCE(remo_tx_read_many(place->tx, lookups, MANY), -EINVAL, "empty");
+    CHECK(lookups[0].status == -EINVAL && lookups[MANY - 1].status == -EINVAL);
+    remo_tx_abort(place->tx);
+    return 0;
+}
+
+static int many(struct remo_node *node, void *ctx) {
+    struct place place;
+    (void)ctx;
+    CHECK(open_place(node, NULL, &place) == 0);
+    if (remo_node_rank(node) == 1)
+        CHECK(many_of_peer(&place) == 0);
+    return close_place(&place);
+}
+
+/* Places of 4000 bytes, so that only some are read at the same time; and keys that need a call. */
+static int many_large(struct remo_node *node, void *ctx) {
+    enum { VALUE = 3900, KEYS = 4 };
+    const struct remo_table_options large = {.capacity = 1000, .value_bytes_max = VALUE, .width = 1},
+                                    by_calls = {.lookups = REMO_TABLE_CALLS_ONLY};
+    static char values[2][MANY][VALUE];
+    struct place place;
+    struct remo_tx_lookup lookups[MANY];
+    uint64_t keys[MANY];
+    (void)ctx;
+    for (uint32_t calls = 0; calls < 2; calls++) {
+        uint32_t count = calls ? MANY : KEYS, bytes = calls ? 8 : VALUE;
+        CHECK(open_place(node, calls ? &by_calls : &large, &place) == 0);
+        for (uint32_t i = 0; i < count && remo_node_rank(node) == 1; i++) {
+            keys[i] = key_of(&place, 0, i);
+            memset(values[0][i], (int)i + 1, bytes);
+            CHECK_OK(remo_structure_put(place.structure, &keys[i], 8, values[0][i], bytes));
+            lookups[i] = (struct remo_tx_lookup){.structure = place.structure,
+                                                 .key = &keys[i],
+                                                 .key_bytes = 8,
+                                                 .value = values[1][i],
+                                                 .cap = bytes};
+        }
+        if (remo_node_rank(node) == 1) {
+            CHECK_OK(remo_tx_begin(place.tx));
+            CHECK_OK(remo_tx_read_many(place.tx, lookups, count));
+            for (uint32_t i = 0; i < count; i++)
+                CHECK(lookups[i].status == 0 && memcmp(values[0][i], values[1][i], bytes) == 0);
+            CHECK_OK(remo_tx_commit(place.tx));
+        }
+        CHECK(close_place(&place) == 0);
+    }
+    return 0;
+}
+
 /* ---- threads and tasks ---- */
 
 #define ACCOUNTS 8u
@@ -468,6 +582,26 @@ static int body_of_nothing(void *ctx, struct remo_tx *tx) {
     return *(int *)ctx;
 }
 
+/* A call that would need too many keys adds none. */
+static int many_over_limits(struct place *place) {
+    uint64_t keys[REMO_TX_ITEMS_MAX + 1], word = 0;
+    struct remo_tx_lookup lookups[REMO_TX_ITEMS_MAX + 1];
+    for (uint32_t i = 0; i <= REMO_TX_ITEMS_MAX; i++) {
+        keys[i] = key_of(place, 0, i);
+        lookups[i] = (struct remo_tx_lookup){
+            .structure = place->structure, .key = &keys[i], .key_bytes = 8, .value = &word, .cap = 8};
+    }
+    CHECK_CODE(remo_tx_read_many(place->tx, lookups, REMO_TX_ITEMS_MAX + 1), -ENOBUFS);
+    CHECK_EQUAL(lookups[REMO_TX_ITEMS_MAX].status, -ENOBUFS);
+    CHECK_OK(remo_tx_read_many(place->tx, lookups, 1));
+    CHECK_CODE(remo_tx_read_many(place->tx, &lookups[1], REMO_TX_ITEMS_MAX), -ENOBUFS);
+    CHECK(lookups[1].status == -ENOBUFS && lookups[1].value_bytes == 0);
+    CHECK_OK(remo_tx_read_many(place->tx, lookups, REMO_TX_ITEMS_MAX));
+    remo_tx_abort(place->tx);
+    CHECK_OK(remo_tx_begin(place->tx));
+    return 0;
+}
+
 static int bad_input(struct remo_node *node, void *ctx) {
     struct place place;
     struct remo_table *other;
@@ -483,6 +617,8 @@ static int bad_input(struct remo_node *node, void *ctx) {
     CHECK_CODE(remo_tx_check(place.tx), -ESTALE);
     CHECK_CODE(remo_tx_commit(NULL), -EINVAL);
     CHECK_CODE(remo_tx_begin(NULL), -EINVAL);
+    CHECK_CODE(remo_tx_read_many(NULL, NULL, 0), -EINVAL);
+    CHECK_CODE(remo_tx_read_many(place.tx, NULL, 0), -ESTALE);
     CHECK_CODE(remo_tx_last_conflict(place.tx, &conflict), -ENOENT);
     remo_tx_abort(NULL);
     CHECK_OK(remo_tx_begin(place.tx));
@@ -494,6 +630,10 @@ static int bad_input(struct remo_node *node, void *ctx) {
     CHECK_CODE(remo_tx_put(place.tx, place.structure, &key, 9, &value, 8), -EMSGSIZE);
     CHECK_CODE(remo_tx_put(place.tx, place.structure, &key, 8, &value, 81), -EMSGSIZE);
     CHECK_CODE(remo_tx_put(place.tx, place.structure, &key, 8, NULL, 8), -EINVAL);
+    CHECK_CODE(remo_tx_read_many(place.tx, NULL, 1), -EINVAL);
+    CHECK_OK(remo_tx_read_many(place.tx, NULL, 0));
+    CHECK_CODE(remo_tx_read_many(place.tx, &(struct remo_tx_lookup){.cap = 1}, 1), -EINVAL);
+    CHECK(many_over_limits(&place) == 0);
     CHECK_OK(put_word(&place, key, 5));
     CHECK_SENTENCE(remo_tx_read(place.tx, place.structure, &key, 8, &value, 7, NULL), -EMSGSIZE,
                    "room for 7");
@@ -566,11 +706,10 @@ static int failing(struct remo_node *node, void *ctx) {
 }
 
 static const struct cluster_test tests[] = {
-    CLUSTER_TEST(steps, 2),     CLUSTER_TEST(costs, 2),
-    CLUSTER_TEST(threads, 2),   CLUSTER_TEST(tasks, 2),
-    CLUSTER_TEST(full, 2),      CLUSTER_TEST(limits, 2),
-    CLUSTER_TEST(bad_input, 1), CLUSTER_TEST(mismatch, 2),
-    CLUSTER_TEST(failing, 3),   {0},
+    CLUSTER_TEST(steps, 2),    CLUSTER_TEST(costs, 2),   CLUSTER_TEST(threads, 2),
+    CLUSTER_TEST(tasks, 2),    CLUSTER_TEST(many, 2),    CLUSTER_TEST(many_large, 2),
+    CLUSTER_TEST(full, 2),     CLUSTER_TEST(limits, 2),  CLUSTER_TEST(bad_input, 1),
+    CLUSTER_TEST(mismatch, 2), CLUSTER_TEST(failing, 3), {0},
 };
 
 int main(int argc, char **argv) {
