@@ -201,7 +201,8 @@ static int use_in_turn(struct remo_lock *lock) {
     for (uint32_t i = 0; i < 50; i++) {
         if (enter(lock) != 0)
             return 1;
-        CHECK_OK(remo_lock_release(lock, 0, REMO_FENCE_NONE));
+        int rc = remo_lock_release(lock, 0, REMO_FENCE_NONE);
+        CHECK(rc == 0 || rc == -ETIMEDOUT); /* a node was paused: the release takes effect later */
     }
     return 0;
 }
