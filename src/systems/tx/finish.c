@@ -133,9 +133,9 @@ static void on_finished(struct remo_rpc_op *call) {
 }
 
 static void send_finish(struct remo__tx_participant *participant) {
-    struct remo__tx_commit *commit = participant->commit;
-    if (!begin_delivery(&participant->delivery))
+    if (!begin_delivery(&participant->delivery)) /* perhaps a thread uses the entry for the next commit */
         return;
+    struct remo__tx_commit *commit = participant->commit;
     participant->finish = (struct remo__tx_finish){.id = commit->id, .commits = commit->commits};
     participant->call = (struct remo_rpc_op){.node = participant->node,
                                              .number = REMO__TX_FINISH,
