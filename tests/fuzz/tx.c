@@ -156,6 +156,16 @@ static void prepare(const char *message, size_t bytes) {
     check_unlocked();
 }
 
+/* Messages of one size, from any bytes: with this size, and with the size of the input. */
+static void handle(remo_rpc_handler_fn handler, const char *message, size_t bytes, size_t size) {
+    struct remo_rpc_request request = {.node = 1, .data = message, .bytes = bytes};
+    assert(handler(&space, &request) >= 0);
+    request.bytes = size;
+    if (bytes > size)
+        assert(handler(&space, &request) >= 0);
+    check_unlocked();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     structure.item_bytes = remo_structure_item_bytes(KEY_BYTES_MAX, VALUE_BYTES_MAX);
     fill_share();
@@ -163,6 +173,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     memcpy(request, data, bytes);
     execute(request, bytes);
     prepare(request, bytes);
+    handle(remo__tx_handle_finish, request, bytes, sizeof(struct remo__tx_finish));
+    handle(remo__tx_handle_resolve, request, bytes, sizeof(struct remo__tx_question));
+    handle(remo__tx_handle_confirm, request, bytes, sizeof(struct remo__tx_loss));
     free(request);
     free(structure.own);
     return 0;

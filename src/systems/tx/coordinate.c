@@ -261,8 +261,8 @@ static int commit_without(struct remo__tx_commit *commit, struct remo__tx_partic
                           decider->node, remo_channel_name(commit->space->channel));
     if (is_alone(commit->space))
         return remo__fail(status,
-                          "all other nodes have failed or closed %s: the transaction is committed here, but "
-                          "nowhere if it is this node that counts as failed",
+                          "all other nodes have failed or closed %s: the transaction is committed at this "
+                          "node; if this node counts as failed for the others, then nowhere else",
                           remo_channel_name(commit->space->channel));
     return remo__fail(
         status,
