@@ -60,10 +60,16 @@ class Build:
                 readers.setdefault(os.path.normpath(path), []).append(output)
         return readers
 
-    def objects_of(self, files, library):
-        """Return the objects of a library that must be compiled if these files change."""
+    def objects_of(self, files, library, users=()):
+        """Return the objects of a library that must be compiled if these files change. With `users`, which
+        are files and folders, only those whose source file is among them."""
         objects = {one for file in files for one in self._readers.get(file, [])}
-        return sorted(one for one in objects if one.startswith(library) and one in self._compile)
+        objects = {one for one in objects if one.startswith(library) and one in self._compile}
+        return sorted(one for one in objects if not users or self._is_among(one, users))
+
+    def _is_among(self, one, users):
+        path = pathlib.Path(os.path.normpath(self.folder / self._compile[one]["file"]))
+        return any(self.source / user in (path, *path.parents) for user in users)
 
     def compile_command(self, one):
         return shlex.split(self._compile[one]["command"]), self._compile[one]["file"]

@@ -9,7 +9,7 @@ import pathlib
 import tomllib
 
 FOLDER = pathlib.Path(__file__).resolve().parent
-KEYS = {"name", "why", "file", "from", "to", "caught_by", "also"}
+KEYS = {"name", "why", "file", "from", "to", "caught_by", "also", "users"}
 EDIT_KEYS = {"file", "from", "to"}
 
 
@@ -43,6 +43,7 @@ class Mutant:
     why: str
     edits: tuple[Edit, ...]
     catchers: tuple[Catcher, ...]
+    users: tuple[str, ...]  # the files and folders that are compiled with the change; empty: all
 
 
 def _catcher(text, where):
@@ -63,7 +64,7 @@ def _edit(entry, where):
 
 def _mutant(entry, table):
     where = f"{table}, mutant {entry.get('name', 'without a name')}"
-    lacking, unknown = sorted(KEYS - {"also"} - entry.keys()), sorted(entry.keys() - KEYS)
+    lacking, unknown = sorted(KEYS - {"also", "users"} - entry.keys()), sorted(entry.keys() - KEYS)
     if lacking or unknown:
         fault = f"the key {lacking[0]} is missing" if lacking else f"the key {unknown[0]} is unknown"
         raise TableError(f"{where}: {fault}")
@@ -71,7 +72,7 @@ def _mutant(entry, table):
     catchers = tuple(_catcher(text, where) for text in entry["caught_by"])
     if not catchers:
         raise TableError(f"{where}: caught_by is empty")
-    return Mutant(entry["name"], entry["why"], edits, catchers)
+    return Mutant(entry["name"], entry["why"], edits, catchers, tuple(entry.get("users", [])))
 
 
 def parse(text, table):
