@@ -248,9 +248,10 @@ static uint32_t shrink_choices(const struct sim_run *run, uint16_t *choices, uin
         if (was != 0 && !fails_with(run, choices, count, &budget))
             choices[i] = was;
     }
-    while (count > 0 && choices[count - 1] == 0)
-        count--;
-    return count;
+    uint32_t used = count; /* without zeros at the end, the scheduler chooses freely earlier */
+    while (used > 0 && choices[used - 1] == 0)
+        used--;
+    return used < count && fails_with(run, choices, used, &budget) ? used : count;
 }
 
 /* Return the fault of a run of one schedule; without a place for it, none. */
