@@ -174,17 +174,72 @@ static bool tx_step(void *state, const struct call *call) {
 }
 
 static void tx_print(const struct call *call, char *text, size_t cap) {
-    static const char *const names[] = {"", "read", "insert", "update", "put", "delete"};
+    static const char *const names[] = {"", "read", "insert", "update", "put", "delete", "push", "pop"};
     static const char *const outcomes[] = {"", " absent", " present"};
-    size_t used = (size_t)snprintf(text, cap, "transaction");
+    size_t used = (size_t)snprintf(text, cap, "transaction%s", call->code == -ENOSPC ? " without room" : "");
     for (uint32_t shift = 0; shift < 64 && (call->argument >> shift & 0xffff) != 0 && used < cap;
          shift += 16) {
         uint64_t step = call->argument >> shift, result = call->result >> shift;
-        used += (size_t)snprintf(text + used, cap - used, ", %s(%llu, %llu) = %llu%s",
-                                 names[(step >> 12 & 15) % 6], (unsigned long long)(step >> 8 & 15),
-                                 (unsigned long long)(step & 255), (unsigned long long)(result & 255),
-                                 outcomes[(result >> 8 & 255) % 3]);
+        used += (size_t)snprintf(text + used, cap - used, ", %s(%llu, %llu) = %llu%s", names[step >> 12 & 7],
+                                 (unsigned long long)(step >> 8 & 15), (unsigned long long)(step & 255),
+                                 (unsigned long long)(result & 255), outcomes[(result >> 8 & 255) % 3]);
     }
 }
 
 const struct oracle oracle_tx = {"transactions", sizeof(struct tx_state), tx_init, tx_step, tx_print};
+
+/* ---- transactions on a few keys and a queue ---- */
+
+#define STEPS_MAX 4u
+
+struct tx_queue_state {
+    struct tx_state keys;
+    uint8_t count, elements[ORACLE_QUEUE_CAPACITY];
+};
+
+/* The queue during a transaction: the elements from `popped` to `count`. */
+struct open_queue {
+    uint32_t popped, count;
+    uint8_t elements[ORACLE_QUEUE_CAPACITY + STEPS_MAX];
+};
+
+static void tx_queue_init(void *state, uint64_t key) {
+    (void)key;
+    memset(state, 0, sizeof(struct tx_queue_state));
+}
+
+/* Apply one step on the queue, and return its {outcome:8, value:8}. */
+static uint64_t queue_apply(struct open_queue *queue, uint64_t step) {
+    if ((step >> 12 & 15) == TX_PUSH) {
+        queue->elements[queue->count++] = (uint8_t)step;
+        return TX_DONE << 8;
+    }
+    return queue->popped == queue->count ? TX_ABSENT << 8 : TX_DONE << 8 | queue->elements[queue->popped++];
+}
+
+static void close_queue(struct tx_queue_state *state, const struct open_queue *queue) {
+    state->count = (uint8_t)(queue->count - queue->popped);
+    memset(state->elements, 0, sizeof state->elements);
+    memcpy(state->elements, queue->elements + queue->popped, state->count);
+}
+
+static bool tx_queue_step(void *state, const struct call *call) {
+    struct tx_queue_state *all = state;
+    struct tx_state keys = all->keys;
+    struct open_queue queue = {.count = all->count};
+    uint64_t result = 0;
+    memcpy(queue.elements, all->elements, sizeof all->elements);
+    for (uint32_t shift = 0; shift < 64 && (call->argument >> shift & 0xffff) != 0; shift += 16) {
+        uint64_t step = call->argument >> shift & 0xffff;
+        result |= (step >> 12 >= TX_PUSH ? queue_apply(&queue, step) : tx_apply(&keys, step)) << shift;
+    }
+    bool is_full = queue.count > ORACLE_QUEUE_CAPACITY && queue.count > queue.popped;
+    if (is_full || (ended(call) && call->code != 0))
+        return is_full && ended(call) && call->code != 0;
+    all->keys = keys;
+    close_queue(all, &queue);
+    return !ended(call) || result == call->result;
+}
+
+const struct oracle oracle_tx_queue = {"transactions with a queue", sizeof(struct tx_queue_state),
+                                       tx_queue_init, tx_queue_step, tx_print};

@@ -14,13 +14,16 @@ enum { MAP_GET = 30, MAP_INSERT, MAP_UPDATE, MAP_DELETE, MAP_PUT, MAP_ADD, MAP_C
  * {step:4, key:4, value:8}; the first is in the low bits. `result` has the same number of
  * {outcome:8, value:8}. */
 enum { TX_RUN = 40 };
-enum { TX_END, TX_READ, TX_INSERT, TX_UPDATE, TX_PUT, TX_DELETE }; /* steps */
-enum { TX_DONE, TX_ABSENT, TX_PRESENT };                           /* outcomes */
+enum { TX_END, TX_READ, TX_INSERT, TX_UPDATE, TX_PUT, TX_DELETE, TX_PUSH, TX_POP }; /* steps */
+enum { TX_DONE, TX_ABSENT, TX_PRESENT };                                            /* outcomes */
 #define ORACLE_KEYS 4u
 
 extern const struct oracle oracle_word;
 extern const struct oracle oracle_queue; /* capacity: ORACLE_QUEUE_CAPACITY */
 extern const struct oracle oracle_map;
 extern const struct oracle oracle_tx;
+/* The same, and a queue of transactions. The code is -ENOSPC if an element that was pushed found no room. The
+ * elements that the transaction pops count as present. Capacity: ORACLE_QUEUE_CAPACITY. */
+extern const struct oracle oracle_tx_queue;
 
 #define ORACLE_QUEUE_CAPACITY 2u

@@ -24,4 +24,5 @@
 #include <remo/table.h>
 #include <remo/task.h>
 #include <remo/tx.h>
+#include <remo/tx_queue.h>
 #include <remo/version.h>

@@ -5,10 +5,11 @@
  *          A lookup reads the place where the item probably is. If the bytes neither contain the key nor
  *          prove that it is absent, the lookup calls the owner, which searches. A change is a call to the
  *          owner. The owner itself searches and changes its share directly.
- * Use:     for a hash table, see table.h. To define another structure, provide the functions of struct
- *          remo_structure_type. The first part runs at any node: it selects what a lookup reads, and judges
- *          the bytes. The second part runs at the owner: it finds, links and unlinks items. The library
- *          implements reads, calls, versions, seals and the order of stores. Example: docs/tutorial.md.
+ * Use:     for a hash table, see table.h; for a queue, tx_queue.h. To define another structure, provide the
+ *          functions of struct remo_structure_type. The first part runs at any node: it selects what a lookup
+ *          reads, and judges the bytes. The second part runs at the owner: it finds, links and unlinks items.
+ *          The library implements reads, calls, versions, seals and the order of stores. Example:
+ *          docs/tutorial.md.
  * Layout:  item = {u64 head; u64 seal; u64 sizes; key; value}; key and value begin at multiples of 8 bytes.
  *          head = {version:56, mark:5, state:3}; sizes = {value bytes:32, key bytes:32}. The state is free,
  *          valid, locked (valid, but a transaction is changing it: tx.h), or reserved (its key is still

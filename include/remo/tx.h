@@ -5,9 +5,10 @@
  *          read are still current. Then its changes become visible together. Otherwise it returns
  *          -EAGAIN, nothing has changed, and the program runs the transaction again.
  * Use:     open the structures; remo_tx_space_open with the same structures in the same order on all nodes;
- *          remo_channel_wait. For a table, pass remo_table_structure. Each thread or task opens a transaction
- *          object, and calls remo_tx_run with a function that reads and changes items. Or it calls
- *          remo_tx_begin, the functions that read and change items, and remo_tx_commit. See examples/bank.c.
+ *          remo_channel_wait. For a table, pass remo_table_structure; for a queue (tx_queue.h),
+ *          remo_tx_queue_structure. Each thread or task opens a transaction object, and calls remo_tx_run
+ *          with a function that reads and changes items. Or it calls remo_tx_begin, the functions that read
+ *          and change items, and remo_tx_commit. See examples/bank.c and examples/outbox.c.
  * Owners:  a transaction reads and changes items of any owners. It is cheapest if all items have one owner:
  *          in a table, `partition_bytes` selects which keys have the same owner.
  * Cost:    network operations, if no item belongs to this node:

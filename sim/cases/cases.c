@@ -50,6 +50,7 @@
     X(tx_pairs) X(tx_owners) X(tx_absent) X(tx_plain) X(tx_threads) X(tx_groups) X(tx_chain)                 \
     X(tx_both) X(tx_skew) X(tx_gone) X(tx_beside) X(tx_busy) X(tx_three) X(tx_two_fail) X(tx_moved)          \
     X(tx_apart) X(tx_two_apart) X(tx_both_apart) X(tx_together)                                              \
+    X(tx_queue) X(tx_queue_threads) X(tx_queue_key) X(tx_queue_owners)                                       \
     X(table_kept) X(table_late) X(table_moved) X(table_full) X(tx_growth)                                    \
     X(task_atomics) X(task_fences) X(task_lock) X(task_map) X(task_queue)
 /* clang-format on */

@@ -24,7 +24,9 @@ static void choose_keys(struct tx_state *s, const struct remo_table *table) {
 static void open_space(struct tx_state *s, struct remo_node *node, uint32_t rank) {
     struct remo_channel *channel = remo_structure_channel(s->structures[rank]);
     sim_opened(remo_channel_wait(channel, REMO_FOREVER), "wait for the structure");
-    const struct remo_tx_space_options space = {.structures = &s->structures[rank], .structure_count = 1};
+    struct remo_structure *structures[] = {s->structures[rank], remo_tx_queue_structure(s->queues[rank])};
+    const struct remo_tx_space_options space = {.structures = structures,
+                                                .structure_count = structures[1] ? 2 : 1};
     sim_opened(remo_tx_space_open(remo_node_root(node), "tx", &space, &s->spaces[rank]), "open the space");
     sim_opened(remo_channel_wait(remo_tx_space_channel(s->spaces[rank]), REMO_FOREVER), "wait for the space");
     for (uint32_t thread = 0; thread < SIM_THREADS_MAX; thread++)
@@ -71,6 +73,7 @@ void sim_tx_close(void *state, uint32_t rank) {
     for (uint32_t thread = 0; thread < SIM_THREADS_MAX; thread++)
         remo_tx_close(s->txs[rank][thread]);
     remo_tx_space_close(s->spaces[rank]);
+    remo_tx_queue_close(s->queues[rank]);
     remo_table_close(s->tables[rank]);
 }
 
@@ -110,13 +113,25 @@ static int do_step(struct remo_structure *structure, struct remo_tx *tx, uint64_
     return rc;
 }
 
+/* Push or pop an element. */
+static int do_queue_step(struct remo_tx_queue *queue, struct remo_tx *tx, uint64_t step, uint64_t *element,
+                         uint32_t words) {
+    size_t bytes = words * 8;
+    if (step >> 12 == TX_PUSH)
+        return remo_tx_queue_push(tx, queue, element, bytes);
+    int rc = remo_tx_queue_pop(tx, queue, element, bytes, &bytes);
+    if (rc == 0)
+        check_value(element, bytes, words);
+    return rc;
+}
+
 /* Add the outcome of a step to *results. Returns the codes that are no outcome. */
 static int add_result(uint64_t step, int rc, uint64_t word, uint32_t shift, uint64_t *results) {
     if (rc == -ENOENT)
         *results |= (uint64_t)TX_ABSENT << 8 << shift;
     else if (rc == -EEXIST)
         *results |= (uint64_t)TX_PRESENT << 8 << shift;
-    else if (rc == 0 && step >> 12 == TX_READ)
+    else if (rc == 0 && (step >> 12 == TX_READ || step >> 12 == TX_POP))
         *results |= word << shift;
     return rc == -ENOENT || rc == -EEXIST ? 0 : rc;
 }
@@ -127,7 +142,9 @@ static int run_step(struct tx_state *s, uint32_t rank, struct remo_tx *tx, uint6
     uint64_t value[VALUE_WORDS];
     for (uint32_t i = 0; i < VALUE_WORDS; i++)
         value[i] = step & 255;
-    int rc = do_step(s->structures[rank], tx, step, s->keys[step >> 8 & 15], value, s->value_words);
+    int rc = step >> 12 >= TX_PUSH
+                 ? do_queue_step(s->queues[rank], tx, step, value, s->value_words)
+                 : do_step(s->structures[rank], tx, step, s->keys[step >> 8 & 15], value, s->value_words);
     return add_result(step, rc, value[0], shift, results);
 }
 
@@ -178,9 +195,12 @@ static int attempt(struct tx_state *s, uint32_t rank, uint32_t thread, const uin
         sim_end(index, 0, results);
         return 0;
     }
-    if (rc == -EAGAIN || !is_run || !changes)
+    bool is_full = rc == -ENOSPC && is_run && s->queues[rank] && !sim_out(rank);
+    if (is_full && s->is_full_exact)
+        sim_end(index, rc, 0);
+    else if (rc == -EAGAIN || is_full || !is_run || !changes)
         sim_forget(index);
-    if (rc != -EAGAIN)
+    if (rc != -EAGAIN && !is_full)
         sim_require(sim_out(rank) || sim_excused(rank, SIM_ANY, rc), "transaction: %d (%s)", rc,
                     remo_last_error());
     return rc;

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <remo/table.h>
-#include <remo/tx.h>
+#include <remo/tx_queue.h>
 
 #include "sim/case.h"
 #include "sim/oracle.h"
@@ -12,12 +12,14 @@
 
 struct tx_state {
     struct remo_table *tables[SIM_NODES_MAX];
-    struct remo_structure *structures[SIM_NODES_MAX];
+    struct remo_structure *structures[SIM_NODES_MAX]; /* of the tables */
+    struct remo_tx_queue *queues[SIM_NODES_MAX];      /* opened before sim_tx_open; NULL: none */
+    bool is_full_exact; /* -ENOSPC is judged, because keys and queue have one owner */
     struct remo_tx_space *spaces[SIM_NODES_MAX];
     struct remo_tx *txs[SIM_NODES_MAX][SIM_THREADS_MAX];
     uint64_t keys[ORACLE_KEYS];
-    uint32_t value_words;
-    bool reads_together; /* a transaction that begins with several reads: by remo_tx_read_many */
+    uint32_t value_words; /* of keys and elements */
+    bool reads_together;  /* a transaction that begins with several reads: by remo_tx_read_many */
 };
 
 /* Open a table, and the transactions of all threads of a node on it. The keys are chosen afterwards. */

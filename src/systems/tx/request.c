@@ -90,8 +90,8 @@ int remo__tx_result(struct remo_tx *tx, enum remo__tx_answer answer, const struc
                                      : REMO_TX_CHANGED);
     case REMO__TX_ANSWER_NO_ROOM:
         return remo__fail(-ENOSPC,
-                          "no room for a new key of a transaction of %s at its owner: delete keys, or open "
-                          "the structure with more memory",
+                          "no room for a new key of a transaction of %s at its owner: delete keys, pop "
+                          "elements of a queue, or open the structure with more memory",
                           name);
     default:
         return remo__fail(

@@ -1,5 +1,6 @@
 /* tx.h - declarations that the files of transactions share.
  *
+ *   tx_queue.c    a structure of its own: a queue, and the transactions that push and pop
  *   tx.c          open and close, begin and end, repetition
  *   commit.c      commit, at the node that runs the transaction: the coordinator
  *   coordinate.c  the same, if items of several owners change

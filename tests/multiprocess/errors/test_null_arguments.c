@@ -395,6 +395,36 @@ static int structures(struct remo_channel *root) {
     return 0;
 }
 
+static int tx_queues(struct remo_channel *root) {
+    struct remo_tx_queue *queue;
+    struct remo_tx *tx;
+    struct remo_tx_space *space;
+    uint64_t word = 1;
+    CHECK_NULL(remo_tx_queue_open(NULL, "x", NULL, &queue));
+    CHECK_NULL(remo_tx_queue_open(root, "x", NULL, NULL));
+    CHECK_OK(remo_tx_queue_open(root, "x", NULL, &queue));
+    struct remo_structure *structure = remo_tx_queue_structure(queue);
+    const struct remo_tx_space_options options = {.structures = &structure, .structure_count = 1};
+    CHECK_OK(remo_tx_space_open(root, "y", &options, &space));
+    CHECK_OK(remo_tx_open(space, &tx));
+    CHECK_OK(remo_tx_begin(tx));
+    CHECK_NULL(remo_tx_queue_push(NULL, queue, &word, sizeof word));
+    CHECK_NULL(remo_tx_queue_push(tx, NULL, &word, sizeof word));
+    CHECK_NULL(remo_tx_queue_push(tx, queue, NULL, sizeof word));
+    CHECK_NULL(remo_tx_queue_pop(NULL, queue, &word, sizeof word, NULL));
+    CHECK_NULL(remo_tx_queue_pop(tx, NULL, &word, sizeof word, NULL));
+    CHECK_NULL(remo_tx_queue_pop(tx, queue, NULL, sizeof word, NULL));
+    CHECK_NULL(remo_tx_queue_count(NULL, queue, &word));
+    CHECK_NULL(remo_tx_queue_count(tx, NULL, &word));
+    CHECK_NULL(remo_tx_queue_count(tx, queue, NULL));
+    CHECK(!remo_tx_queue_structure(NULL));
+    remo_tx_close(tx);
+    remo_tx_space_close(space);
+    remo_tx_queue_close(NULL);
+    remo_tx_queue_close(queue);
+    return 0;
+}
+
 static int null_arguments(struct remo_node *node, void *ctx) {
     struct remo_channel *root = remo_node_root(node);
     (void)ctx;
@@ -402,7 +432,8 @@ static int null_arguments(struct remo_node *node, void *ctx) {
     remo_node_close(NULL);
     return nodes(node) || events(node) || tasks(node) || channels(root) || regions(root) || atomic_vars(root)
            || owned_vars(root) || ssts_and_barriers(root) || locks_and_queues(root) || ringbuffers(root)
-           || maps(root) || collectives(root) || heaps(root) || services(root) || structures(root);
+           || maps(root) || collectives(root) || heaps(root) || services(root) || structures(root)
+           || tx_queues(root);
 }
 
 int main(int argc, char **argv) {

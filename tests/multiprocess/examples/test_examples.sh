@@ -2,7 +2,7 @@
 # Tests of the examples, with the launcher and without; and of the code in the tutorial and README, which must
 # be that of the examples.
 #   test_examples.sh FABRIC REMO HELLO DISPENSER POWER_CONTROLLER SOURCE_ROOT WINDOW FEED VERSIONS TASKS PI
-#       POLL RPC STRUCTURE
+#       POLL RPC STRUCTURE OUTBOX
 set -u
 
 fabric=$1
@@ -19,6 +19,7 @@ pi=${11}
 poll=${12}
 rpc=${13}
 structure=${14}
+outbox=${15}
 here=${0%/*}
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -120,6 +121,10 @@ key 0 of node 1 is absent: it has a new name' 3 "$structure"
 run '32 keys of node 0: 32 local, 0 by a read, 0 by a call
 32 keys of node 0: 32 local, 0 by a read, 0 by a call
 key 0 of node 0 is absent: it has a new name' 1 "$structure"
+run 'after 2000 changes the row has 1001000
+after 2000 changes the copy has 1001000' 3 "$outbox"
+run 'after 1000 changes the row has 500500
+after 1000 changes the copy has 500500' 2 "$outbox"
 run 'node 0 received 20000 lines from 2 nodes' 3 "$poll"
 run 'node 0 received 0 lines from 0 nodes' 1 "$poll" 5
 # A sender waits until node 0 has opened its ring.
