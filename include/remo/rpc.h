@@ -262,6 +262,12 @@ REMO_API int remo_rpc_start(struct remo_rpc *rpc, struct remo_rpc_op *call);
  * Errors: those of remo_rpc_call, and
  *   -EINVAL  `call` is NULL, has `done`, or was never started */
 REMO_API int remo_rpc_wait(struct remo_rpc_op *call);
+/* Wait for a call without `done` for `timeout_ns` at most, even beyond the call's timeout, and return its
+ * status. After -EINPROGRESS the call stays in flight, so its late reply can still be received. If a request
+ * was not executed because the call's timeout had passed, the status is -ETIMEDOUT, and the fate NOT_SENT.
+ * Errors: those of remo_rpc_wait, and
+ *   -EINPROGRESS  the call has not ended */
+REMO_API int remo_rpc_wait_for(struct remo_rpc_op *call, uint64_t timeout_ns);
 /* Wait until several calls of one service without `done` have ended, each by its own timeout at the latest,
  * and return 0: their statuses are in the structs. Use it for calls that were started together: while a
  * thread waits for one call that is queued, its other calls keep their slots, also if their replies have

@@ -55,9 +55,9 @@
  *          commit returns -ETIMEDOUT.
  *          Nothing has changed, however, if the failure is detected before the decider is asked to commit. If
  *          another owner fails later, the commit returns 0.
- *          After a -EHOSTDOWN, -ENOTCONN or -ETIMEDOUT of a commit with changes the outcome is unknown to the
- *          caller, unless remo_last_error states it. Either all changes are applied, perhaps after the commit
- *          has returned, or none is.
+ *          After a -EHOSTDOWN, -ENOTCONN or -ETIMEDOUT of a commit with changes, remo_tx_settle states the
+ *          outcome, or waits until it is known. Either all changes are applied, perhaps after the commit has
+ *          returned, or none is.
  *          Close a space when no transaction of any node is in progress: a node that closes it counts as
  *          failed for the transactions of others. The last calls of a commit may follow its return. So if a
  *          node fails while others close the space, its last transaction may remain applied at some of its
@@ -67,7 +67,7 @@
  *          -EDEADLK only if a call is needed. LONG handlers may use them. A change of a key by a function of
  *          structure.h, or by another transaction object, is in conflict with a transaction of the same
  *          thread that has read it.
- * Memory:  a transaction object takes about 24 KiB. A space is one service of rpc.h. It reserves 150 KiB of
+ * Memory:  a transaction object takes about 28 KiB. A space is one service of rpc.h. It reserves 150 KiB of
  *          address space per node of the job and 3 MiB once; most of it takes memory from its first use on. A
  *          call takes up to 32 KiB of the stack.
  * Source:  Storm 5.3, 5.4. As in FaRM, items are locked only during the commit. Differs in: a commit
@@ -205,6 +205,26 @@ REMO_API int remo_tx_check(struct remo_tx *tx);
  *   -EINVAL     `tx` is NULL
  *   others      those of remo_structure_lookup and remo_rpc_call */
 REMO_API int remo_tx_commit(struct remo_tx *tx);
+
+/* What has become of a transaction. */
+enum remo_tx_fate {
+    REMO_TX_NOT_COMMITTED, /* nothing has changed, and nothing will */
+    REMO_TX_COMMITTED,     /* its changes are applied at all owners that are up, perhaps in some moments */
+    REMO_TX_PENDING,       /* one of the two, but not known yet: an owner does not answer */
+    REMO_TX_UNKNOWN /* the only owner has failed, or has closed the space, before it answered. Or the memory
+                       of an owner is damaged */
+};
+/* Wait until the fate of the last transaction is not PENDING. Call it after an error of remo_tx_commit or
+ * remo_tx_run, if it matters whether the transaction is committed. While all owners are up, the result is
+ * certain. Blocks only if the commit returned -ETIMEDOUT, for `timeout_ns` at most, and may be repeated. If
+ * remo_tx_begin or remo_tx_close follows first, the fate remains unknown. *ret_fate is set also after an
+ * error, except -EINVAL and -EBUSY. No network operation.
+ * Errors:
+ *   -EINVAL     an argument is NULL
+ *   -EBUSY      the transaction has not ended
+ *   -ETIMEDOUT  the fate is still PENDING
+ *   others      those of remo_rpc_serve */
+REMO_API int remo_tx_settle(struct remo_tx *tx, uint64_t timeout_ns, enum remo_tx_fate *ret_fate);
 /* End the transaction without its changes. No effect on NULL or a transaction that has ended. No network
  * operation. */
 REMO_API void remo_tx_abort(struct remo_tx *tx);

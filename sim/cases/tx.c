@@ -170,6 +170,18 @@ static int read_together(struct tx_state *s, uint32_t rank, struct remo_tx *tx, 
     return rc;
 }
 
+/* Return the fate of a transaction that has ended with a result. A node that is out may be wrong about it. */
+static enum remo_tx_fate settle(struct remo_tx *tx, uint32_t rank, int result) {
+    enum remo_tx_fate fate = REMO_TX_PENDING;
+    int rc = remo_tx_settle(tx, REMO_FOREVER, &fate);
+    if (sim_out(rank))
+        return result == -EAGAIN ? REMO_TX_NOT_COMMITTED : REMO_TX_UNKNOWN;
+    sim_require(rc == 0 && fate != REMO_TX_PENDING, "settle: %d, fate %d", rc, (int)fate);
+    sim_require(result != 0 || fate == REMO_TX_COMMITTED, "result 0, fate %d", (int)fate);
+    sim_require(result != -EAGAIN || fate == REMO_TX_NOT_COMMITTED, "in conflict, fate %d", (int)fate);
+    return fate;
+}
+
 /* Run a transaction once. Returns -EAGAIN if it was in conflict. */
 static int attempt(struct tx_state *s, uint32_t rank, uint32_t thread, const uint64_t *steps) {
     struct remo_tx *tx = s->txs[rank][thread];
@@ -191,16 +203,15 @@ static int attempt(struct tx_state *s, uint32_t rank, uint32_t thread, const uin
     if (is_run)
         rc = remo_tx_commit(tx);
     remo_tx_abort(tx);
-    if (rc == 0 && !sim_out(rank)) {
-        sim_end(index, 0, results);
-        return 0;
-    }
+    enum remo_tx_fate fate = settle(tx, rank, rc);
     bool is_full = rc == -ENOSPC && is_run && s->queues[rank] && !sim_out(rank);
     if (is_full && s->is_full_exact)
         sim_end(index, rc, 0);
-    else if (rc == -EAGAIN || is_full || !is_run || !changes)
+    else if (fate == REMO_TX_COMMITTED)
+        sim_end(index, 0, results);
+    else if (fate == REMO_TX_NOT_COMMITTED || !is_run || !changes)
         sim_forget(index);
-    if (rc != -EAGAIN && !is_full)
+    if (rc != 0 && rc != -EAGAIN && !is_full)
         sim_require(sim_out(rank) || sim_excused(rank, SIM_ANY, rc), "transaction: %d (%s)", rc,
                     remo_last_error());
     return rc;

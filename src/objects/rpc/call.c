@@ -112,6 +112,10 @@ static int fail_wait(void) {
                                 "with `done` and defer the reply, or register the handler as LONG");
 }
 
+static int fail_in_progress(void) {
+    return remo__fail_static(-EINPROGRESS, "the call has not ended");
+}
+
 static inline int wait_call(struct remo__rpc_transport *transport, struct remo__thread *thread,
                             struct remo_rpc_op *call) {
     struct call_wait wait = {transport, call};
@@ -126,18 +130,37 @@ static int check_started(const struct remo_rpc_op *call) {
     return 0;
 }
 
-int remo_rpc_wait(struct remo_rpc_op *call) {
+/* Return 0 if this thread, *ret_thread, may wait for the call. */
+static int check_wait(const struct remo_rpc_op *call, struct remo__thread **ret_thread) {
     int rc = check_started(call);
     if (rc != 0)
         return rc;
     if (call->done)
         return remo__fail(-EINVAL, "cannot wait for a call with `done`: the function is called at its end");
-    struct remo__thread *thread = remo__thread(call->own.rpc->node);
-    if (!thread)
+    *ret_thread = remo__thread(call->own.rpc->node);
+    if (!*ret_thread)
         return remo__last_code();
-    if (!remo__rpc_is_in_flight(call))
-        return report(call);
-    return thread->handling ? fail_wait() : wait_call(call->own.rpc->transport, thread, call);
+    return (*ret_thread)->handling && remo__rpc_is_in_flight(call) ? fail_wait() : 0;
+}
+
+int remo_rpc_wait(struct remo_rpc_op *call) {
+    struct remo__thread *thread;
+    int rc = check_wait(call, &thread);
+    if (rc != 0)
+        return rc;
+    return remo__rpc_is_in_flight(call) ? wait_call(call->own.rpc->transport, thread, call) : report(call);
+}
+
+int remo_rpc_wait_for(struct remo_rpc_op *call, uint64_t timeout_ns) {
+    struct remo__thread *thread;
+    int rc = check_wait(call, &thread);
+    if (rc != 0)
+        return rc;
+    struct call_wait wait = {call->own.rpc->transport, call};
+    if (remo__rpc_is_in_flight(call)
+        && remo__rpc_wait(wait.transport, thread, is_over, &wait, remo__deadline(timeout_ns)) != 0)
+        return fail_in_progress();
+    return report(call);
 }
 
 struct calls_wait {
@@ -211,7 +234,7 @@ int remo_rpc_test(struct remo_rpc_op *call) {
         remo__rpc_abandon_call(transport, call, -ETIMEDOUT);
         return report(call);
     }
-    return remo__fail_static(-EINPROGRESS, "the call has not ended");
+    return fail_in_progress();
 }
 
 static void cancel_done(struct remo__rpc_transport *transport, const struct remo__thread *thread,

@@ -1,6 +1,6 @@
 /* commit.c - commit of a transaction, at the node that runs it (tx.h): without changes by validation alone;
  * with changes, if all keys have one owner, by one call to it, otherwise by coordinate.c. */
-#include "systems/tx/tx.h"
+#include "systems/tx/finish.h"
 
 #include <errno.h>
 
@@ -32,29 +32,88 @@ static int execute_here(struct remo_tx *tx, const char *request, size_t bytes,
     return rc;
 }
 
-static int execute_there(struct remo_tx *tx, uint32_t owner, const char *request, size_t bytes,
-                         struct remo__tx_conflict *ret_conflict, enum remo__tx_answer *ret_answer) {
-    size_t reply_bytes = 0;
-    int rc = remo_rpc_call(tx->space->rpc, owner, REMO__TX_EXECUTE, request, bytes, ret_conflict,
-                           sizeof *ret_conflict, &reply_bytes, tx->space->node->op_timeout_ns);
+/* Start the call of the owner, which may not have opened the space yet. */
+static int start(struct remo_tx *tx, uint32_t owner, size_t bytes) {
+    struct remo_tx_space *space = tx->space;
+    uint64_t timeout_ns = space->node->op_timeout_ns, deadline_ns = remo__deadline(timeout_ns);
+    int rc = remo__tx_check_waits(space);
+    tx->call = (struct remo_rpc_op){.node = owner,
+                                    .number = REMO__TX_EXECUTE,
+                                    .request = tx->request,
+                                    .request_bytes = bytes,
+                                    .reply = &tx->found,
+                                    .reply_cap = sizeof tx->found,
+                                    .timeout_ns = timeout_ns,
+                                    .fate = REMO_RPC_NOT_SENT};
+    while (rc == 0 && (rc = remo_rpc_start(space->rpc, &tx->call)) == -EAGAIN) {
+        rc = remo__remaining_ns(deadline_ns) > 0 ? remo__tx_serve(space) : -ETIMEDOUT;
+        if (rc == -ETIMEDOUT)
+            remo__fail(rc, "node %u has not opened the space: nothing has changed", owner);
+    }
+    return rc;
+}
+
+static enum remo_tx_fate fate_of(const struct remo_rpc_op *call) {
+    switch (call->fate) {
+    case REMO_RPC_IN_FLIGHT: return REMO_TX_PENDING;
+    case REMO_RPC_NOT_SENT: return REMO_TX_NOT_COMMITTED;
+    case REMO_RPC_DONE:
+        if (call->status == REMO__TX_ANSWER_DONE)
+            return REMO_TX_COMMITTED;
+        return call->status > REMO__TX_ANSWER_MALFORMED || call->status == -EMSGSIZE ? REMO_TX_UNKNOWN
+                                                                                     : REMO_TX_NOT_COMMITTED;
+    default: return REMO_TX_UNKNOWN;
+    }
+}
+
+static int execute_there(struct remo_tx *tx, uint32_t owner, size_t bytes, enum remo__tx_answer *ret_answer) {
+    int rc = start(tx, owner, bytes);
+    if (rc == 0)
+        rc = remo_rpc_wait_for(&tx->call, tx->space->node->op_timeout_ns);
+    tx->fate = fate_of(&tx->call);
+    if (rc == -EINPROGRESS)
+        return remo__fail(-ETIMEDOUT,
+                          "node %u does not answer; remo_tx_settle waits for the outcome of the "
+                          "transaction",
+                          owner);
     if (rc < 0 && rc != -EMSGSIZE)
         return remo__fail_more(rc, "%s", remo_channel_name(tx->space->channel));
-    bool is_whole = rc != REMO__TX_ANSWER_CONFLICT || reply_bytes == sizeof *ret_conflict;
+    bool is_whole = rc != REMO__TX_ANSWER_CONFLICT || tx->call.reply_bytes == sizeof tx->found;
     *ret_answer = rc >= 0 && is_whole ? (enum remo__tx_answer)rc : REMO__TX_ANSWER_MALFORMED;
     return 0;
 }
 
 static int execute(struct remo_tx *tx, uint32_t owner) {
-    char request[REMO_RPC_BYTES_MAX];
     uint8_t items[REMO_TX_ITEMS_MAX] = {0};
-    struct remo__tx_conflict found = {0};
     enum remo__tx_answer answer = REMO__TX_ANSWER_MALFORMED;
     size_t bytes = 0;
-    int rc = remo__tx_request(tx, owner, true, request, sizeof request, &bytes, items);
+    tx->found = (struct remo__tx_conflict){0};
+    int rc = remo__tx_request(tx, owner, true, tx->request, sizeof tx->request, &bytes, items);
     if (rc == 0)
-        rc = owner == tx->space->node->rank ? execute_here(tx, request, bytes, &found, &answer)
-                                            : execute_there(tx, owner, request, bytes, &found, &answer);
-    return rc != 0 ? rc : remo__tx_result(tx, answer, &found, items);
+        rc = owner == tx->space->node->rank ? execute_here(tx, tx->request, bytes, &tx->found, &answer)
+                                            : execute_there(tx, owner, bytes, &answer);
+    return rc != 0 ? rc : remo__tx_result(tx, answer, &tx->found, items);
+}
+
+int remo__tx_settle(struct remo_tx *tx, uint64_t timeout_ns) {
+    if (tx->pending)
+        return remo__tx_await_outcome(tx, remo__deadline(timeout_ns));
+    int rc = remo_rpc_wait_for(&tx->call, timeout_ns);
+    tx->fate = fate_of(&tx->call);
+    if (tx->fate != REMO_TX_PENDING)
+        return 0;
+    return rc == -EINPROGRESS
+               ? remo__fail(-ETIMEDOUT, "the outcome is not known: node %u does not answer", tx->call.node)
+               : rc;
+}
+
+void remo__tx_forget(struct remo_tx *tx) {
+    if (tx->pending)
+        remo__tx_drop(tx->pending);
+    else
+        remo_rpc_cancel(&tx->call);
+    tx->pending = NULL;
+    tx->fate = REMO_TX_UNKNOWN;
 }
 
 int remo__tx_apply(struct remo_tx *tx) {

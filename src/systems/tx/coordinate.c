@@ -112,15 +112,6 @@ static int make_requests(struct remo__tx_commit *commit, const struct remo_tx *t
 
 /* ---- PREPARE ---- */
 
-static int check_waits(const struct remo__tx_commit *commit) {
-    const struct remo__thread *thread = remo__thread(commit->space->node);
-    if (!thread)
-        return remo__last_code();
-    if (thread->handling && commit->count > commit->is_own)
-        return remo__fail(-EDEADLK, "cannot commit at other nodes in a SHORT handler or a `done` function");
-    return 0;
-}
-
 static void start_prepare(struct remo__tx_commit *commit, struct remo__tx_participant *participant) {
     struct remo_tx_space *space = commit->space;
     participant->call = (struct remo_rpc_op){.node = participant->node,
@@ -235,7 +226,8 @@ static int call_decider(struct remo__tx_commit *commit, struct remo__tx_particip
 static int leave_undecided(struct remo__tx_commit *commit, const struct remo__tx_participant *decider) {
     remo__tx_decide_later(commit);
     return remo__fail(-ETIMEDOUT,
-                      "node %u does not answer: the transaction will be committed when it does, or fails",
+                      "node %u does not answer: the transaction will be committed when it does, or fails; "
+                      "remo_tx_settle waits for that",
                       decider->node);
 }
 
@@ -257,7 +249,7 @@ static int commit_without(struct remo__tx_commit *commit, struct remo__tx_partic
     if (atomic_load(&commit->phase) == REMO__TX_CONFIRMING)
         return remo__fail(-ETIMEDOUT,
                           "node %u has failed or closed %s: the transaction will be committed when all nodes "
-                          "have detected this",
+                          "have detected this; remo_tx_settle waits for that",
                           decider->node, remo_channel_name(commit->space->channel));
     if (is_alone(commit->space))
         return remo__fail(status,
@@ -296,8 +288,8 @@ static int decide(struct remo__tx_commit *commit) {
 
 static int run(struct remo_tx *tx, struct remo__tx_commit *commit) {
     int rc = make_requests(commit, tx);
-    if (rc == 0)
-        rc = check_waits(commit);
+    if (rc == 0 && commit->count > commit->is_own)
+        rc = remo__tx_check_waits(tx->space);
     if (rc == 0)
         rc = prepare(tx, commit);
     if (rc == 0)
@@ -308,13 +300,45 @@ static int run(struct remo_tx *tx, struct remo__tx_commit *commit) {
     return rc;
 }
 
+/* The thread that commits counts in `unfinished`. */
+static enum remo_tx_fate find_fate(struct remo__tx_commit *commit) {
+    pthread_mutex_lock(&commit->mutex);
+    enum remo_tx_fate fate = commit->commits ? REMO_TX_COMMITTED : REMO_TX_NOT_COMMITTED;
+    if (atomic_load(&commit->phase) != REMO__TX_FINISHING)
+        fate = REMO_TX_PENDING;
+    pthread_mutex_unlock(&commit->mutex);
+    return fate;
+}
+
+static void release(struct remo_tx *tx) {
+    remo__tx_drop(tx->pending);
+    tx->pending = NULL;
+}
+
+int remo__tx_await_outcome(struct remo_tx *tx, uint64_t deadline_ns) {
+    while ((tx->fate = find_fate(tx->pending)) == REMO_TX_PENDING) {
+        if (remo__remaining_ns(deadline_ns) == 0)
+            return remo__fail(-ETIMEDOUT,
+                              "the outcome is not known: an owner, or a node that must detect the "
+                              "failure of one, does not answer");
+        int rc = remo__tx_serve(tx->space);
+        if (rc != 0)
+            return rc;
+    }
+    release(tx);
+    return 0;
+}
+
 int remo__tx_coordinate(struct remo_tx *tx) {
     struct remo__tx_commit *commit = NULL;
     int rc = take_entry(tx->space, &commit);
     if (rc != 0)
         return rc;
     rc = run(tx, commit);
-    remo__tx_drop(commit);
+    tx->fate = find_fate(commit);
+    tx->pending = commit;
+    if (tx->fate != REMO_TX_PENDING)
+        release(tx);
     if (rc != -EAGAIN)
         tx->conflict_item = REMO__TX_NONE; /* one owner may be in conflict, and another one have failed */
     return rc;

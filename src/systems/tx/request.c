@@ -101,3 +101,12 @@ int remo__tx_result(struct remo_tx *tx, enum remo__tx_answer answer, const struc
             name);
     }
 }
+
+int remo__tx_check_waits(const struct remo_tx_space *space) {
+    const struct remo__thread *thread = remo__thread(space->node);
+    if (!thread)
+        return remo__last_code();
+    if (thread->handling)
+        return remo__fail(-EDEADLK, "cannot commit at other nodes in a SHORT handler or a `done` function");
+    return 0;
+}

@@ -178,12 +178,16 @@ int remo_tx_open(struct remo_tx_space *space, struct remo_tx **ret_tx) {
         return remo__fail(-ENOMEM, "no memory for a transaction");
     tx->space = space;
     tx->state = REMO__TX_ENDED;
+    tx->fate = REMO_TX_NOT_COMMITTED;
     tx->conflict_item = REMO__TX_NONE;
+    tx->pending = NULL;
     *ret_tx = tx;
     return 0;
 }
 
 void remo_tx_close(struct remo_tx *tx) {
+    if (tx && tx->fate == REMO_TX_PENDING)
+        remo__tx_forget(tx);
     free(tx);
 }
 
@@ -193,7 +197,10 @@ int remo_tx_begin(struct remo_tx *tx) {
     if (tx->state != REMO__TX_ENDED)
         return remo__fail(-EBUSY,
                           "cannot begin a transaction: the last one has not ended; commit or abort it");
+    if (remo__unlikely(tx->fate == REMO_TX_PENDING))
+        remo__tx_forget(tx);
     tx->state = REMO__TX_ACTIVE;
+    tx->fate = REMO_TX_NOT_COMMITTED;
     tx->items_count = 0;
     tx->bytes_used = 0;
     tx->last = tx->conflict_item = REMO__TX_NONE;
@@ -215,6 +222,18 @@ int remo_tx_commit(struct remo_tx *tx) {
     tx->conflict_item = REMO__TX_NONE;
     rc = remo__tx_apply(tx);
     tx->state = REMO__TX_ENDED;
+    if (rc == 0)
+        tx->fate = REMO_TX_COMMITTED;
+    return rc;
+}
+
+int remo_tx_settle(struct remo_tx *tx, uint64_t timeout_ns, enum remo_tx_fate *ret_fate) {
+    if (!tx || !ret_fate)
+        return remo__fail(-EINVAL, "cannot settle a transaction: an argument is NULL");
+    if (tx->state != REMO__TX_ENDED)
+        return remo__fail(-EBUSY, "cannot settle a transaction: it has not ended; commit or abort it");
+    int rc = tx->fate == REMO_TX_PENDING ? remo__tx_settle(tx, timeout_ns) : 0;
+    *ret_fate = tx->fate;
     return rc;
 }
 

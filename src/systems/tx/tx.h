@@ -183,6 +183,7 @@ enum remo__tx_state { REMO__TX_ENDED, REMO__TX_ACTIVE };
 struct remo_tx {
     struct remo_tx_space *space;
     enum remo__tx_state state;
+    enum remo_tx_fate fate; /* of the last commit */
     uint32_t items_count;
     uint32_t last;          /* the item that was looked up last, or REMO__TX_NONE */
     size_t bytes_used;      /* keys and values */
@@ -190,6 +191,11 @@ struct remo_tx {
     enum remo_tx_conflict_kind conflict_kind;
     struct remo__tx_item items[REMO_TX_ITEMS_MAX];
     char bytes[REMO_TX_BYTES_MAX];
+    /* The last commit, while its fate is PENDING: its entry, if it has several owners, or its call. */
+    struct remo__tx_commit *pending;
+    struct remo_rpc_op call;
+    struct remo__tx_conflict found; /* the reply of the call */
+    char request[REMO_RPC_BYTES_MAX];
 };
 
 /* ---- execute.c ---- */
@@ -272,6 +278,8 @@ int remo__tx_result(struct remo_tx *tx, enum remo__tx_answer answer, const struc
                     const uint8_t *items);
 /* Return 0 if this node may use its shares of all structures of the transaction. */
 int remo__tx_check_shares(const struct remo_tx *tx);
+/* Return 0 if this thread may call other nodes, and wait. */
+int remo__tx_check_waits(const struct remo_tx_space *space);
 
 /* ---- finish.c ---- */
 
@@ -280,8 +288,11 @@ bool remo__tx_continue_all(struct remo_tx_space *space);
 
 /* ---- coordinate.c ---- */
 
-/* Commit a transaction that changes items of several owners. */
+/* Commit a transaction that changes items of several owners, and set its fate if it is not NOT_COMMITTED. */
 int remo__tx_coordinate(struct remo_tx *tx);
+/* Wait until the fate of such a commit is not PENDING any more. Errors: -ETIMEDOUT, and those of
+ * remo_rpc_serve. */
+int remo__tx_await_outcome(struct remo_tx *tx, uint64_t deadline_ns);
 /* Serve for a moment, and continue commits. A thread that waits for commits repeats it. */
 int remo__tx_serve(struct remo_tx_space *space);
 int remo__tx_open_commits(struct remo_tx_space *space);
@@ -291,5 +302,10 @@ void remo__tx_free_commits(struct remo_tx_space *space);
 
 /* ---- commit.c ---- */
 
-/* Validate, and apply the changes. */
+/* Validate, and apply the changes. Sets the fate, unless it is NOT_COMMITTED, or COMMITTED and 0 is
+ * returned. */
 int remo__tx_apply(struct remo_tx *tx);
+/* Wait until the fate is not PENDING any more. Errors: as remo__tx_await_outcome. */
+int remo__tx_settle(struct remo_tx *tx, uint64_t timeout_ns);
+/* Do not wait for the fate any more. */
+void remo__tx_forget(struct remo_tx *tx);

@@ -346,6 +346,7 @@ static int services(struct remo_channel *root) {
     CHECK_NULL(remo_rpc_start(NULL, &(struct remo_rpc_op){0}));
     CHECK_NULL(remo_rpc_start(rpc, NULL));
     CHECK_NULL(remo_rpc_wait(NULL));
+    CHECK_NULL(remo_rpc_wait_for(NULL, 0));
     CHECK_NULL(remo_rpc_test(NULL));
     CHECK_NULL(remo_rpc_post(NULL, 0, 0, NULL, 0));
     CHECK_NULL(remo_rpc_post(rpc, 0, 0, NULL, 1));

@@ -93,6 +93,40 @@ static int expired(struct remo_node *node, void *ctx) {
     return finish(&service);
 }
 
+/* A wait for some time leaves the call in flight, even beyond the call's timeout. The late reply tells whether
+ * the handler has run. */
+static int waits_for(struct remo_node *node, void *ctx) {
+    struct service service;
+    uint64_t number = 5;
+    (void)ctx;
+    CHECK(service_open(node, &shared->service, &service) == 0);
+    record_process(&shared->turns, service.rank);
+    CHECK_OK(cluster_meet());
+    if (service.rank == 0) {
+        struct remo_rpc_op patient = {
+            .node = 1, .number = ADD, .request = &number, .request_bytes = 8, .timeout_ns = LONG_TIME};
+        struct remo_rpc_op hasty = patient;
+        hasty.timeout_ns = SECOND / 50;
+        CHECK_CODE(remo_rpc_call(service.rpc, 1, ADD, &number, 8, NULL, 0, NULL, LONG_TIME), 7);
+        pause_node(&shared->turns, 1);
+        CHECK_OK(remo_rpc_start(service.rpc, &patient));
+        CHECK_OK(remo_rpc_start(service.rpc, &hasty));
+        CHECK_CODE(remo_rpc_wait_for(&patient, 0), -EINPROGRESS);
+        CHECK_CODE(remo_rpc_wait_for(&hasty, SECOND / 20), -EINPROGRESS);
+        CHECK(patient.fate == REMO_RPC_IN_FLIGHT && hasty.fate == REMO_RPC_IN_FLIGHT);
+        resume_node(&shared->turns, 1);
+        CHECK_CODE(remo_rpc_wait_for(&patient, LONG_TIME), 7);
+        CHECK_CODE(remo_rpc_wait_for(&patient, 0), 7);
+        CHECK_CODE(remo_rpc_wait_for(&hasty, LONG_TIME), -ETIMEDOUT);
+        CHECK_EQUAL(hasty.fate, REMO_RPC_NOT_SENT);
+        begin_turn(&shared->turns, 1);
+    } else {
+        reach_turn(&shared->turns, 1);
+        CHECK_EQUAL(atomic_load(&shared->service.sum[1]), 10);
+    }
+    return finish(&service);
+}
+
 /* The ring of a paused server is full: posts fail, calls queue, and calls to other nodes do not wait. */
 static int full(struct remo_node *node, void *ctx) {
     struct service service;
@@ -301,6 +335,7 @@ int main(int argc, char **argv) {
     static const struct cluster_test tests[] = {
         CLUSTER_TEST(late, 2),
         CLUSTER_TEST(expired, 2, .only_on = "shm"),
+        CLUSTER_TEST(waits_for, 2, .only_on = "shm"),
         CLUSTER_TEST(full, 3, .op_timeout_ns = SECOND / 5, .only_on = "shm"),
         CLUSTER_TEST(silent, 3, .only_on = "shm"),
         CLUSTER_TEST(closes_queued, 3, .op_timeout_ns = SECOND / 5, .only_on = "shm"),

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../../support/cluster.h"
+#include "../../support/turns.h"
 
 #define LONG_TIME (100 * SECOND)
 
@@ -15,6 +15,8 @@ struct place {
     struct remo_tx_space *space;
     struct remo_tx *tx;
 };
+
+static struct turns *turns; /* shared by all processes */
 
 /* ---- open, keys ---- */
 
@@ -615,6 +617,8 @@ static int bad_input(struct remo_node *node, void *ctx) {
     CHECK_CODE(remo_tx_commit(place.tx), -ESTALE);
     CHECK_CODE(remo_tx_check(place.tx), -ESTALE);
     CHECK_CODE(remo_tx_commit(NULL), -EINVAL);
+    CHECK_CODE(remo_tx_settle(NULL, 0, &(enum remo_tx_fate){0}), -EINVAL);
+    CHECK_CODE(remo_tx_settle(place.tx, 0, NULL), -EINVAL);
     CHECK_CODE(remo_tx_begin(NULL), -EINVAL);
     CHECK_CODE(remo_tx_read_many(NULL, NULL, 0), -EINVAL);
     CHECK_CODE(remo_tx_read_many(place.tx, NULL, 0), -ESTALE);
@@ -668,6 +672,73 @@ static int mismatch(struct remo_node *node, void *ctx) {
     return close_place(&place);
 }
 
+/* ---- the fate of a transaction ---- */
+
+static int check_fate(struct place *place, enum remo_tx_fate expected) {
+    enum remo_tx_fate fate = REMO_TX_PENDING;
+    CHECK_OK(remo_tx_settle(place->tx, 0, &fate));
+    CHECK_EQUAL(fate, expected);
+    return 0;
+}
+
+/* Commit while the owner is paused. */
+static int commit_paused(struct place *place, uint64_t key, uint64_t value) {
+    CHECK_OK(remo_tx_begin(place->tx));
+    CHECK_OK(put_word(place, key, value));
+    pause_node(turns, 1);
+    CHECK_SENTENCE(remo_tx_commit(place->tx), -ETIMEDOUT, "remo_tx_settle");
+    return 0;
+}
+
+/* The fate of commits that the owner answers too late is what it has done. */
+static int check_late(struct place *place, uint64_t key) {
+    enum remo_tx_fate fate = REMO_TX_UNKNOWN;
+    uint64_t value = 0;
+    CHECK(commit_paused(place, key, 5) == 0);
+    CHECK_SENTENCE(remo_tx_settle(place->tx, SECOND / 50, &fate), -ETIMEDOUT, "node 1 does not answer");
+    CHECK_EQUAL(fate, REMO_TX_PENDING);
+    resume_node(turns, 1);
+    CHECK_OK(remo_tx_settle(place->tx, LONG_TIME, &fate));
+    CHECK(fate == REMO_TX_COMMITTED || fate == REMO_TX_NOT_COMMITTED);
+    CHECK_OK(plain_read(place, key, &value));
+    CHECK_EQUAL(value, fate == REMO_TX_COMMITTED ? 5 : 4);
+    CHECK(commit_paused(place, key, 6) == 0);
+    CHECK_OK(remo_tx_begin(place->tx)); /* gives up the wait */
+    resume_node(turns, 1);
+    CHECK_OK(put_word(place, key, 7));
+    CHECK_OK(remo_tx_commit(place->tx));
+    CHECK(check_fate(place, REMO_TX_COMMITTED) == 0);
+    return commit_paused(place, key, 8); /* close gives up the wait */
+}
+
+static int settles(struct remo_node *node, void *ctx) {
+    struct place place;
+    enum remo_tx_fate fate;
+    uint64_t value;
+    (void)ctx;
+    CHECK(open_place(node, NULL, &place) == 0);
+    uint64_t key = key_of(&place, 1, 0);
+    record_process(turns, remo_node_rank(node));
+    CHECK_OK(cluster_meet());
+    if (remo_node_rank(node) != 0)
+        return close_place(&place);
+    CHECK(check_fate(&place, REMO_TX_NOT_COMMITTED) == 0);
+    CHECK_OK(remo_tx_begin(place.tx));
+    CHECK_SENTENCE(remo_tx_settle(place.tx, 0, &fate), -EBUSY, "commit or abort");
+    CHECK_OK(put_word(&place, key, 3));
+    CHECK_OK(remo_tx_commit(place.tx));
+    CHECK(check_fate(&place, REMO_TX_COMMITTED) == 0);
+    CHECK_OK(remo_tx_begin(place.tx));
+    CHECK_OK(read_word(&place, key, &value));
+    CHECK_OK(plain_put(&place, key, 4));
+    CHECK_OK(put_word(&place, key, value));
+    CHECK_CODE(remo_tx_commit(place.tx), -EAGAIN);
+    CHECK(check_fate(&place, REMO_TX_NOT_COMMITTED) == 0);
+    CHECK(check_late(&place, key) == 0);
+    resume_node(turns, 1);
+    return close_place(&place);
+}
+
 /* ---- the failure of an owner ---- */
 
 static int failing(struct remo_node *node, void *ctx) {
@@ -697,6 +768,7 @@ static int failing(struct remo_node *node, void *ctx) {
     CHECK_CODE(read_word(&place, lost, &value), -EHOSTDOWN);
     CHECK_OK(put_word(&place, lost, 1));
     CHECK_CODE(remo_tx_commit(place.tx), -EHOSTDOWN);
+    CHECK(check_fate(&place, REMO_TX_NOT_COMMITTED) == 0);
     CHECK_OK(remo_tx_begin(place.tx));
     CHECK_OK(update_word(&place, kept, 3));
     int rc = remo_tx_commit(place.tx);
@@ -705,12 +777,22 @@ static int failing(struct remo_node *node, void *ctx) {
 }
 
 static const struct cluster_test tests[] = {
-    CLUSTER_TEST(steps, 2),    CLUSTER_TEST(costs, 2),   CLUSTER_TEST(threads, 2),
-    CLUSTER_TEST(tasks, 2),    CLUSTER_TEST(many, 2),    CLUSTER_TEST(many_large, 2),
-    CLUSTER_TEST(full, 2),     CLUSTER_TEST(limits, 2),  CLUSTER_TEST(bad_input, 1),
-    CLUSTER_TEST(mismatch, 2), CLUSTER_TEST(failing, 3), {0},
+    CLUSTER_TEST(steps, 2),
+    CLUSTER_TEST(costs, 2),
+    CLUSTER_TEST(threads, 2),
+    CLUSTER_TEST(tasks, 2),
+    CLUSTER_TEST(many, 2),
+    CLUSTER_TEST(many_large, 2),
+    CLUSTER_TEST(full, 2),
+    CLUSTER_TEST(limits, 2),
+    CLUSTER_TEST(bad_input, 1),
+    CLUSTER_TEST(mismatch, 2),
+    CLUSTER_TEST(settles, 2, .op_timeout_ns = 2 * SECOND),
+    CLUSTER_TEST(failing, 3),
+    {0},
 };
 
 int main(int argc, char **argv) {
+    turns = cluster_shared(sizeof *turns);
     return cluster_main(argc, argv, tests, NULL);
 }

@@ -30,6 +30,7 @@ struct place {
 static struct {
     _Atomic uint64_t committed[PAIRS]; /* the last value of a pair whose commit has returned 0 */
     _Atomic uint32_t has_begun;
+    _Atomic bool holds_deletes; /* of slow structures */
 } * shared;
 
 static void setup(void) {
@@ -337,11 +338,137 @@ static int owner_fails(struct remo_node *node, void *ctx) {
     return close_place(&place);
 }
 
+/* ---- an owner that does not answer ---- */
+
+/* A structure with one item in each share. Its key is the owner. Deletes can be held. */
+static struct remo_structure *slow;
+
+static uint32_t slow_owner(void *ctx, const struct remo_structure_key *key) {
+    (void)ctx;
+    return *(const uint32_t *)key->data;
+}
+
+static bool slow_lookup_start(void *ctx, const struct remo_structure_key *key, uint32_t owner,
+                              struct remo_structure_place *ret_place) {
+    (void)ctx, (void)key, (void)owner, (void)ret_place;
+    return false;
+}
+
+static enum remo_lookup_verdict slow_lookup_end(void *ctx, const struct remo_structure_key *key,
+                                                uint32_t owner, const struct remo_structure_place *place,
+                                                const void *data, struct remo_item *ret_item) {
+    (void)ctx, (void)key, (void)owner, (void)place, (void)data, (void)ret_item;
+    return REMO_LOOKUP_ELSEWHERE;
+}
+
+static uint32_t slow_group(void *ctx, const struct remo_structure_key *key) {
+    (void)ctx, (void)key;
+    return 0;
+}
+
+static uint64_t slow_find(void *ctx, const struct remo_structure_key *key) {
+    (void)ctx;
+    return remo_item_state_of(slow, key, 0) == REMO_ITEM_MATCHES ? 0 : REMO_STRUCTURE_NOWHERE;
+}
+
+static int slow_make(void *ctx, const struct remo_structure_key *key, uint64_t *ret_offset) {
+    (void)ctx, (void)key;
+    *ret_offset = 0;
+    return 0;
+}
+
+static void slow_link(void *ctx, const struct remo_structure_key *key, uint64_t offset) {
+    (void)ctx, (void)key, (void)offset;
+}
+
+static void slow_unlink(void *ctx, const struct remo_structure_key *key, uint64_t offset) {
+    (void)ctx, (void)key, (void)offset;
+    while (atomic_load(&shared->holds_deletes))
+        cluster_sleep_ms(1);
+}
+
+static void slow_opened(void *ctx, struct remo_structure *structure, char *share) {
+    (void)ctx, (void)share;
+    slow = structure;
+}
+
+static int open_slow(struct remo_node *node, struct remo_tx_space **ret_space) {
+    static const struct remo_structure_type type = {.name = "slow",
+                                                    .owner = slow_owner,
+                                                    .lookup_start = slow_lookup_start,
+                                                    .lookup_end = slow_lookup_end,
+                                                    .group = slow_group,
+                                                    .find = slow_find,
+                                                    .make = slow_make,
+                                                    .link = slow_link,
+                                                    .unlink = slow_unlink};
+    const struct remo_structure_options options = {
+        .share_bytes = remo_structure_item_bytes(4, 0), .key_bytes_max = 4, .opened = slow_opened};
+    struct remo_structure *structure;
+    CHECK_OK(remo_structure_open(remo_node_root(node), "slow", &type, &options, &structure));
+    CHECK_OK(remo_channel_wait(remo_structure_channel(structure), LONG_TIME));
+    const struct remo_tx_space_options space = {.structures = &structure, .structure_count = 1};
+    CHECK_OK(remo_tx_space_open(remo_node_root(node), "tx", &space, ret_space));
+    CHECK_OK(remo_channel_wait(remo_tx_space_channel(*ret_space), LONG_TIME));
+    return 0;
+}
+
+static int insert_keys(void *ctx, struct remo_tx *tx) {
+    int rc = 0;
+    (void)ctx;
+    for (uint32_t key = 1; key <= 2 && rc == 0; key++)
+        rc = remo_tx_insert(tx, slow, &key, sizeof key, NULL, 0);
+    return rc;
+}
+
+static int delete_keys(void *ctx, struct remo_tx *tx) {
+    int rc = 0;
+    (void)ctx;
+    for (uint32_t key = 1; key <= 2 && rc == 0; key++)
+        rc = remo_tx_delete(tx, slow, &key, sizeof key);
+    return rc;
+}
+
+/* The decider does not answer in time: the fate is pending, until it answers. */
+static int settle_deletes(struct remo_tx *tx) {
+    enum remo_tx_fate fate = REMO_TX_UNKNOWN;
+    CHECK_OK(remo_tx_run(tx, insert_keys, NULL, LONG_TIME));
+    atomic_store(&shared->holds_deletes, true);
+    CHECK_SENTENCE(remo_tx_run(tx, delete_keys, NULL, LONG_TIME), -ETIMEDOUT, "remo_tx_settle");
+    CHECK_CODE(remo_tx_settle(tx, SECOND / 50, &fate), -ETIMEDOUT);
+    CHECK_EQUAL(fate, REMO_TX_PENDING);
+    atomic_store(&shared->holds_deletes, false);
+    CHECK_OK(remo_tx_settle(tx, LONG_TIME, &fate));
+    CHECK_EQUAL(fate, REMO_TX_COMMITTED);
+    for (uint32_t key = 1; key <= 2; key++)
+        CHECK_CODE(remo_structure_lookup(slow, &key, sizeof key, NULL, 0, NULL, NULL), -ENOENT);
+    return 0;
+}
+
+static int undecided(struct remo_node *node, void *ctx) {
+    struct remo_tx_space *space;
+    struct remo_tx *tx;
+    (void)ctx;
+    CHECK(open_slow(node, &space) == 0);
+    CHECK_OK(remo_tx_open(space, &tx));
+    CHECK_OK(cluster_meet());
+    if (remo_node_rank(node) == 0)
+        CHECK(settle_deletes(tx) == 0);
+    CHECK_OK(cluster_meet());
+    remo_tx_close(tx);
+    remo_tx_space_close(space);
+    remo_structure_close(slow);
+    return 0;
+}
+
 int main(int argc, char **argv) {
-    static const struct cluster_test tests[] = {
-        CLUSTER_TEST(costs, 3),       CLUSTER_TEST(absent, 3),
-        CLUSTER_TEST(transfers, 3),   CLUSTER_TEST(coordinator_fails, 3),
-        CLUSTER_TEST(owner_fails, 3), {0}};
+    static const struct cluster_test tests[] = {CLUSTER_TEST(costs, 3),
+                                                CLUSTER_TEST(absent, 3),
+                                                CLUSTER_TEST(transfers, 3),
+                                                CLUSTER_TEST(coordinator_fails, 3),
+                                                CLUSTER_TEST(owner_fails, 3),
+                                                CLUSTER_TEST(undecided, 3, .op_timeout_ns = 2 * SECOND),
+                                                {0}};
     shared = cluster_shared(sizeof *shared);
     return cluster_main(argc, argv, tests, setup);
 }
