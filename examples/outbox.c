@@ -76,7 +76,7 @@ static int work(struct outbox *o, const struct remo_node *node, uint32_t last) {
         printf("after %u changes the %s has %llu\n", last * CHANGES, row == SUM ? "row" : "copy",
                (unsigned long long)sum);
     }
-    return rc ? rc : remo_barrier_wait(o->all, REMO_FOREVER); /* all may close */
+    return rc ? rc : remo_barrier_wait(o->all, REMO_FOREVER); /* then all may close */
 }
 
 int main(void) {

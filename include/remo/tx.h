@@ -14,66 +14,66 @@
  * Cost:    network operations, if no item belongs to this node:
  *          - the first read of a key: a lookup (structure.h), normally 1 read. Later reads: none;
  *          - remo_tx_read_many: the same lookups, at the same time if 1 read each suffices; 1 read more for
- *            each key for which it does not. Of keys that were looked up at the same time, a commit without
- *            changes validates each one;
- *          - insert, update and delete: as a read of the key. put: none, but a delete after it: a lookup;
+ *            each key for which it does not. A commit without changes validates all keys that were looked up
+ *            at the same time;
+ *          - insert, update and delete: as a read of the key. put: none; a delete after a put: a lookup;
  *          - commit without changes: none for the key that was looked up last, unless it was locked. For
  *            each other present key: 1 read of 8 bytes, all at the same time. For each other absent key: the
  *            read or call that did not find the key is repeated, one key after another;
  *          - commit with changes, all keys have one owner: 1 call (rpc.h);
  *          - commit with changes otherwise, if items of k other nodes change: k calls at the same time; the
- *            validation of all keys that were only read; then 1 call, unless k is 0. k - 1 more calls follow,
- *            for which the commit does not wait. A change of an item of this node needs no operation.
+ *            validation of all keys that were only read; then, unless k is 0, 1 call, and k - 1 more for
+ *            which the commit does not wait. A change of an item of this node needs no operation.
  *          So a transaction without changes that finds n keys normally takes n + (n - 1) reads.
  * Order:   strictly serializable: committed transactions, and the lookups and changes of structure.h, take
  *          effect one at a time, each between its start and its end.
  *          Before the commit, each value that a transaction has read was current at some moment, but
- *          perhaps not all at the same moment. The values are consistent with each other only if
- *          remo_tx_commit or remo_tx_check has then returned 0. If inconsistent values could cause an invalid
- *          access or an endless loop, call remo_tx_check before you use them.
+ *          perhaps not all at the same moment. The values are certain to be consistent with each other only
+ *          when remo_tx_commit or remo_tx_check has returned 0. If inconsistent values could cause an invalid
+ *          access or an endless loop, call remo_tx_check before using them.
  * Conflict: the versions of items are compared, not their values. If a key was absent, a change of another
  *          key of its place or group (structure.h) can cause a conflict too, for remo_tx_check and for each
- *          commit that is not one call. So can the growth of a table. A put of a key that the transaction has
- *          not read causes none. Under permanent conflicts no transaction is guaranteed to succeed.
+ *          commit that is not one call. The growth of a table can cause conflicts as well. A put of a key
+ *          that the transaction has not read is in conflict only if the item is locked. Under permanent
+ *          conflicts no transaction is guaranteed to succeed.
  * Caches:  see structure.h.
- * Locks:   a commit with changes at several owners locks the items that it changes, from its first calls
- *          until the owners have the outcome. Meanwhile other transactions that use these items are in
- *          conflict. Lookups and changes of these items wait (structure.h). A lookup in a transaction does
- *          not wait if its read finds the item. The commit itself never waits for a lock. At most 32 such
- *          commits of a node run at the same time; others wait.
+ * Locks:   a commit with changes, if its keys have several owners, locks the items that it changes, from its
+ *          first calls until their owners have the outcome. Meanwhile other transactions that use these
+ *          items are in conflict. Lookups and changes of these items wait (structure.h). A lookup in a
+ *          transaction does not wait if its read finds the item. The commit itself never waits for a lock. At
+ *          most 32 such commits of a node in a space run at the same time; others wait.
  * Failure: a transaction is applied completely or not at all, on all nodes that are up. Items of a node that
  *          fails are lost.
  *          If the node that runs the transaction fails during a commit, the owners find out the outcome, and
- *          unlock the items, some milliseconds after they have detected the failure. If it fails together
- *          with the first other owner (the decider), the remaining owners abort the transaction, unless one
- *          of them has applied it. A lookup at the decider may have returned the changes before the decider
- *          failed.
+ *          unlock the items, some milliseconds after they have detected the failure. The decider is the first
+ *          owner of changed items that is not the node that runs the transaction. If both nodes fail
+ *          together, the remaining owners abort the transaction, unless one of them has applied it. A lookup
+ *          at the decider may have returned the changes before the decider failed.
  *          If an owner fails before it has prepared, the commit returns -EHOSTDOWN, and nothing has changed.
  *          If the decider fails later, the commit waits until all nodes have detected this, and returns
- *          -EHOSTDOWN. The transaction is committed, unless all other nodes have failed for this node,
- *          because it counts as failed for them. If the others do not detect it within op_timeout_ns, the
- *          commit returns -ETIMEDOUT.
- *          Nothing has changed, however, if the failure is detected before the decider is asked to commit. If
- *          another owner fails later, the commit returns 0.
- *          After a -EHOSTDOWN, -ENOTCONN or -ETIMEDOUT of a commit with changes, remo_tx_settle states the
+ *          -EHOSTDOWN. The transaction is committed, unless this node has lost all other nodes because it
+ *          counts as failed for them. If the others do not detect the failure of the decider within
+ *          op_timeout_ns, the commit returns -ETIMEDOUT. If this node detects the failure before it asks the
+ *          decider to commit, nothing has changed. If another owner fails later, the commit returns 0.
+ *          After -EHOSTDOWN, -ENOTCONN or -ETIMEDOUT of a commit with changes, remo_tx_settle states the
  *          outcome, or waits until it is known. Either all changes are applied, perhaps after the commit has
  *          returned, or none is.
  *          Close a space when no transaction of any node is in progress: a node that closes it counts as
  *          failed for the transactions of others. The last calls of a commit may follow its return. So if a
- *          node fails while others close the space, its last transaction may remain applied at some of its
- *          owners only.
- * Threads: a transaction object is used by one thread or task at a time; different ones concurrently. Do
+ *          node fails while others close the space, its last transaction may remain applied at only some of
+ *          the owners.
+ * Threads: a transaction object is used by one thread or task at a time, different objects concurrently. Do
  *          not use transactions in a SHORT handler or a `done` function (rpc.h): they may wait, and return
  *          -EDEADLK only if a call is needed. LONG handlers may use them. A change of a key by a function of
  *          structure.h, or by another transaction object, is in conflict with a transaction of the same
  *          thread that has read it.
  * Memory:  a transaction object takes about 28 KiB. A space is one service of rpc.h. It reserves 150 KiB of
- *          address space per node of the job and 3 MiB once; most of it takes memory from its first use on. A
- *          call takes up to 32 KiB of the stack.
+ *          address space per node of the job and 3 MiB once; most of it takes no memory before its first use.
+ *          A call takes up to 32 KiB of the stack.
  * Source:  Storm 5.3, 5.4. As in FaRM, items are locked only during the commit. Differs in: a commit
- *          validates absent keys too, but not the key that was looked up last; one call commits if all
- *          keys have one owner; owners find out the outcome without replicas. docs/internals/tx.md has
- *          the proof.
+ *          validates absent keys too; without changes it skips the key that was looked up last; one call
+ *          commits if all keys have one owner; owners find out the outcome without replicas.
+ *          docs/internals/tx.md has the proof.
  */
 #pragma once
 
@@ -97,7 +97,7 @@ struct remo_tx_space_options {
 };
 
 /* Open the transaction space `name` below `parent`. If the structures of two nodes differ, remo_channel_wait
- * returns -EPROTO. Close it before its structures. Does not wait for peers to open.
+ * returns -EPROTO. Close the space before its structures. Does not wait for peers to open.
  * Errors:
  *   -EINVAL  an argument or a structure is NULL, structure_count is out of range, or a structure is
  *            listed twice
@@ -130,7 +130,7 @@ REMO_API void remo_tx_close(struct remo_tx *tx);
  *   -EBUSY   the last transaction has not ended: commit or abort it */
 REMO_API int remo_tx_begin(struct remo_tx *tx);
 /* Copy the value of the key: the one that this transaction has set, or else the one that its first lookup of
- * the key has found. Parameters and blocking: as in remo_structure_lookup. -ENOENT is a result that the
+ * the key found. Parameters and blocking: as in remo_structure_lookup. -ENOENT is a result that the
  * commit validates too; so are -ENOENT and -EEXIST of the changes below. After an error of "others" call
  * remo_tx_abort. After the other errors the transaction continues.
  * Errors:
@@ -154,17 +154,18 @@ struct remo_tx_lookup {
     int status; /* set: 0, -ENOENT or -EMSGSIZE, as remo_tx_read returns them; or the returned error */
 };
 /* Read several keys, as remo_tx_read does for each. The reads of keys that the transaction has not looked up
- * are in flight at the same time, up to 16 KiB of memory. If that does not suffice for a key, its further
- * reads and its call follow, one key after another. So if each key is found by a read, this takes the time of
- * one. Absent keys are no error of this function. Blocks at most as long as one lookup after another.
- * Errors: those of remo_tx_read, for any key. Then `status` of all keys has it, and no value was copied.
+ * are in flight at the same time, up to 16 KiB at a time. If one read does not suffice for a key, its further
+ * reads and its call follow, one key after another. So if a read finds each key, and all fit in 16 KiB, this
+ * takes the time of one read. Absent keys are no error of this function. Blocks at most as long as the
+ * lookups one after another.
+ * Errors: those of remo_tx_read, for any key. Then all keys have this `status`, and no value was copied.
  * Except
  *   -EMSGSIZE  if `value_bytes` of a key is larger than `cap`: all other keys were read
  *   -ENOBUFS   `count` is larger than REMO_TX_ITEMS_MAX, or the transaction would have more keys
  *   -EINVAL    also if `lookups` is NULL, and `count` is not 0 */
 REMO_API int remo_tx_read_many(struct remo_tx *tx, struct remo_tx_lookup *lookups, uint32_t count);
-/* Insert an absent key (insert), replace the value of a present key (update), or do what applies (put);
- * delete a present key. The change takes effect when the transaction commits. `value` may be NULL if
+/* Insert an absent key (insert), replace the value of a present key (update), do whichever applies (put), or
+ * delete a present key (delete). The change takes effect when the transaction commits. `value` may be NULL if
  * `value_bytes` is 0.
  * Errors: those of remo_tx_read, and
  *   -EEXIST    insert: the key is present
@@ -188,15 +189,15 @@ REMO_API int remo_tx_delete(struct remo_tx *tx, struct remo_structure *structure
  *   others   those of remo_structure_lookup */
 REMO_API int remo_tx_check(struct remo_tx *tx);
 /* Commit the transaction: validate what it has read, apply its changes, and end it. It ends after an error
- * too. Blocks: if all keys have one owner, and some change, for op_timeout_ns at most; without changes as
- * remo_tx_check; otherwise for 4 op_timeout_ns more.
+ * too. Blocks: if all keys have one owner, and some change, for op_timeout_ns at most; without changes, as
+ * remo_tx_check; otherwise as remo_tx_check, plus 4 times op_timeout_ns.
  * Errors:
  *   -EAGAIN     a key has changed since the transaction read it, or is locked: nothing has changed, see
  *               remo_tx_last_conflict. If that returns -ENOENT: too many threads use the node (node.h)
  *   -ENOSPC     no room at the owner for a new key; nothing has changed
- *   -EMSGSIZE   it changes items, and its request to an owner is longer than REMO_RPC_BYTES_MAX (rpc.h). The
- *               request has 8 bytes; 24 bytes and the key for each key; and the last new value of each
- *               changed key. With changes at several owners: 32 bytes more, and 2 bytes for each owner.
+ *   -EMSGSIZE   a request of a commit with changes is longer than REMO_RPC_BYTES_MAX (rpc.h). It has
+ *               8 bytes; for each key of the owner 24 bytes and the key; and the last new value of each
+ *               changed key. If the keys have several owners: 32 bytes more, and 2 bytes for each owner.
  *               Nothing has changed
  *   -EHOSTDOWN  an owner has failed or left (see Failure)
  *   -ENOTCONN   an owner has closed the space (see Failure)
@@ -206,19 +207,19 @@ REMO_API int remo_tx_check(struct remo_tx *tx);
  *   others      those of remo_structure_lookup and remo_rpc_call */
 REMO_API int remo_tx_commit(struct remo_tx *tx);
 
-/* What has become of a transaction. */
+/* What has become of a transaction. After UNKNOWN, the only owner has failed or closed the space before it
+ * answered, this node has lost all other nodes, or the memory of an owner is damaged. */
 enum remo_tx_fate {
     REMO_TX_NOT_COMMITTED, /* nothing has changed, and nothing will */
-    REMO_TX_COMMITTED,     /* its changes are applied at all owners that are up, perhaps in some moments */
+    REMO_TX_COMMITTED,     /* all owners that are up apply the changes, perhaps after a moment */
     REMO_TX_PENDING,       /* one of the two, but not known yet: an owner does not answer */
-    REMO_TX_UNKNOWN /* the only owner has failed, or has closed the space, before it answered. Or the memory
-                       of an owner is damaged */
+    REMO_TX_UNKNOWN        /* one of the two; this node will not know */
 };
 /* Wait until the fate of the last transaction is not PENDING. Call it after an error of remo_tx_commit or
- * remo_tx_run, if it matters whether the transaction is committed. While all owners are up, the result is
- * certain. Blocks only if the commit returned -ETIMEDOUT, for `timeout_ns` at most, and may be repeated. If
- * remo_tx_begin or remo_tx_close follows first, the fate remains unknown. *ret_fate is set also after an
- * error, except -EINVAL and -EBUSY. No network operation.
+ * remo_tx_run, if it matters whether the transaction is committed. If all owners are up, the fate is not
+ * UNKNOWN. Blocks only if the commit returned -ETIMEDOUT, and for `timeout_ns` at most; may be repeated.
+ * After remo_tx_begin, the fate is that of the new transaction. *ret_fate is set after errors too, except
+ * -EINVAL and -EBUSY. No network operation.
  * Errors:
  *   -EINVAL     an argument is NULL
  *   -EBUSY      the transaction has not ended
@@ -230,14 +231,15 @@ REMO_API int remo_tx_settle(struct remo_tx *tx, uint64_t timeout_ns, enum remo_t
 REMO_API void remo_tx_abort(struct remo_tx *tx);
 
 /* Run `body(ctx, tx)` as a transaction: begin, `body`, and commit if it returned 0. If the
- * commit or `body` returns -EAGAIN, pause for a random time and repeat, unless `timeout_ns` has passed. The
- * limit of the pause doubles from 1 us to 1 ms. `timeout_ns` does not interrupt an attempt; 0: one attempt.
- * Any other result of `body` except 0 aborts the transaction, and is returned. `body` must not begin, commit
- * or abort; it may run several times, even with values that are not consistent with each other (see Order).
+ * commit is in conflict, or `body` returns -EAGAIN, pause for a random time and repeat, unless `timeout_ns`
+ * has passed. The limit of the pause doubles from 1 us to 1 ms. `timeout_ns` does not interrupt an attempt;
+ * 0: one attempt. Any result of `body` but 0 and -EAGAIN aborts the transaction, and is returned. `body` must
+ * not begin, commit or abort; it may run several times, even with values that are not consistent with each
+ * other (see Order).
  * Errors:
  *   -EINVAL     `tx` or `body` is NULL
  *   -EBUSY      the last transaction has not ended
- *   -ETIMEDOUT  every attempt until `timeout_ns` returned -EAGAIN: nothing has changed, and
+ *   -ETIMEDOUT  every attempt within `timeout_ns` returned -EAGAIN: nothing has changed, and
  *               remo_tx_last_conflict returns 0, unless `body` returned an -EAGAIN of its own. Or an
  *               -ETIMEDOUT of `body` or of the commit: remo_tx_last_conflict returns -ENOENT
  *   others      those of `body` and remo_tx_commit */
@@ -249,7 +251,7 @@ REMO_API int remo_tx_run(struct remo_tx *tx, int (*body)(void *ctx, struct remo_
 enum remo_tx_conflict_kind {
     REMO_TX_CHANGED, /* the item was changed or deleted, or its memory has another key */
     REMO_TX_LOCKED,  /* another transaction was changing it */
-    REMO_TX_APPEARED /* the key was absent, and was perhaps inserted */
+    REMO_TX_APPEARED /* the key was absent, and may have been inserted */
 };
 
 struct remo_tx_conflict {
@@ -261,7 +263,7 @@ struct remo_tx_conflict {
 /* Return the key for which the last remo_tx_commit or remo_tx_check since remo_tx_begin returned -EAGAIN, and
  * the kind of conflict. If several keys are in conflict, return one of them. Does not block.
  * Errors:
- *   -ENOENT  the last call did not report a conflict, or there was none
+ *   -ENOENT  the last such call did not report a conflict, or there was no such call
  *   -EINVAL  an argument is NULL */
 REMO_API int remo_tx_last_conflict(const struct remo_tx *tx, struct remo_tx_conflict *ret_conflict);
 

@@ -4,50 +4,51 @@
  *          the back, and one item for each element. Elements have ascending numbers. A push gives its element
  *          the number in the back, and increments the back. A pop deletes the element whose number is in the
  *          front, and increments the front. Both take effect when their transaction commits, together with
- *          its changes of tables and other queues. So an element is pushed only if the transaction has
- *          changed its rows, and popped exactly once.
+ *          its changes of tables and other queues. So an element is pushed only if the transaction's other
+ *          changes take effect, and it is popped exactly once.
  *          The queue of queue.h differs: it is not part of a transaction, its elements are distributed over
  *          all nodes, and its calls can wait.
  * Use:     remo_tx_queue_open, then remo_channel_wait on
  *          remo_structure_channel(remo_tx_queue_structure(queue)). Open a transaction space (tx.h) with
  *          remo_tx_queue_structure(queue) among its structures. Then push and pop between remo_tx_begin and
- *          remo_tx_commit, or in the function that remo_tx_run calls. If a pop returns -ENOENT there, return
- *          0: the commit then confirms that the queue was empty. See examples/outbox.c.
- *          Change the structure by the functions below only.
+ *          remo_tx_commit, or in the function that remo_tx_run calls. If a pop in that function returns
+ *          -ENOENT, return 0: the commit then confirms that the queue was empty. See examples/outbox.c.
+ *          Change the structure only by the functions below.
  * Layout:  share = {item of the front; item of the back; slots for elements}, each aligned to 64 bytes.
  *          Element n is in slot n modulo `capacity`. Its key is n, in 8 bytes; the keys of the front and the
- *          back are 2^64 - 1 and 2^64 - 2. The value of a counter has 8 bytes; an absent one is 0. Numbers
- *          never wrap around.
+ *          back are 2^64 - 1 and 2^64 - 2. The value of a counter has 8 bytes; an absent counter is 0.
+ *          Numbers never wrap around.
  * Cost:    network operations, if this node is not the owner:
  *          - push: 1 read, for the first push of a transaction;
  *          - pop: 2 reads at the same time: the front, and the element that this node expects there. If other
- *            nodes have popped since the last pop of this node, 1 more read follows. Further pops of a
- *            transaction: 1 read each. If the transaction has pushed the element itself, the reads are not
- *            at the same time;
+ *            nodes have popped since the last pop of this node, or that pop was not committed, 1 more read
+ *            follows. Further pops of a transaction: 1 read each. If the transaction has pushed the element
+ *            itself, the reads are one after another;
  *          - commit: as tx.h states. If all items of the transaction have one owner: 1 call. So let the
  *            owner of the queue own the rows that change with it: see `owner`.
  *          A push uses two keys of the transaction, and a pop two, or three if the read of the expected
- *          element does not suffice. The back, or the front, is one key for all pushes, or pops.
+ *          element does not suffice. All pushes of a transaction share the key of the back, and all pops that
+ *          of the front.
  *          Memory of each participant: the share, although only that of the owner is in use.
  * Order:   strictly serializable (tx.h). Elements are popped in the order in which the transactions that
- *          pushed them took effect, and in that of the pushes of one transaction.
- *          A pop or a count before the commit is as provisional as remo_tx_read: -ENOENT is certain when
- *          remo_tx_commit or remo_tx_check has returned 0.
+ *          pushed them took effect, and those of one transaction in the order of its pushes.
+ *          Before the commit, the result of a pop or count is as provisional as that of remo_tx_read: -ENOENT
+ *          is certain only when remo_tx_commit or remo_tx_check has returned 0.
  * Conflict: of two transactions that push at the same time, one is in conflict; likewise of two that pop. A
  *          push and a pop are in conflict if the queue is empty; otherwise only if the pop needed a further
- *          read (see Cost), and the commit is not one call (tx.h). A count is in conflict with both.
+ *          read (see Cost). A count is in conflict with both.
  * Caches:  see structure.h.
  * Failure: if the owner fails, all elements are lost, and calls return -EHOSTDOWN. If another node fails,
  *          its transaction has pushed and popped all its elements, or none: see tx.h.
  *          A full queue: the commit returns -ENOSPC, and nothing has changed. The elements that the same
- *          transaction pops count as present. So does an element whose pop has not ended at the owner yet:
- *          that can follow the return of a commit with changes at several owners.
+ *          transaction pops count as present. So does an element whose pop the owner has not applied yet:
+ *          with changes at several owners, the commit can return before that.
  *          If the second of its two changes fails, a push or pop aborts the transaction: a later
- *          remo_tx_commit returns -ESTALE. The transaction had no room for its key or value, or a read of an
- *          element that it had pushed failed.
+ *          remo_tx_commit returns -ESTALE. Causes: the transaction has no room for the key or value, or a
+ *          read of an element that it has pushed fails.
  * Threads: any, concurrently. Each has a transaction object of its own.
  * Source:  Storm 5.5 mentions a queue whose head and tail are cached at the caller. Differs in: only the
- *          front is cached. It selects what to read beside the front itself; the commit validates both.
+ *          front is cached. It selects what to read along with the front; the commit validates both.
  */
 #pragma once
 
@@ -60,7 +61,7 @@ REMO_BEGIN
 
 struct remo_tx_queue;
 
-struct remo_tx_queue_options {        /* 0 selects the default of each number */
+struct remo_tx_queue_options {        /* 0 selects the default of a number */
     struct remo_nodeset participants; /* empty: the parent's */
     uint32_t owner;                   /* a participant; 0: the first one */
     uint32_t capacity;                /* elements, at most REMO_TX_QUEUE_CAPACITY_MAX; default 1024 */
@@ -82,8 +83,8 @@ REMO_API void remo_tx_queue_close(struct remo_tx_queue *queue);
  * closes it: do not call remo_structure_close. */
 REMO_API struct remo_structure *remo_tx_queue_structure(struct remo_tx_queue *queue);
 
-/* Append an element, when the transaction commits. Copied on return; `value` may be NULL if `value_bytes` is
- * 0. Blocks as remo_tx_read. If the queue is full, remo_tx_commit returns -ENOSPC.
+/* Append an element, when the transaction commits. `value` is copied; it may be NULL if `value_bytes` is 0.
+ * Blocks as remo_tx_read. If the queue is full, remo_tx_commit returns -ENOSPC.
  * Errors:
  *   -EMSGSIZE  the element is longer than value_bytes_max, or as remo_tx_put (see Failure)
  *   -EINVAL    an argument is NULL, or the queue is not one of the space

@@ -1,6 +1,6 @@
 /* coordinate.c - commit of a transaction that uses items of several owners, and changes some, at the node
- * that runs it: the coordinator (docs/internals/tx.md). It lets the owners prepare, validates, and decides;
- * finish.c applies the outcome. */
+ * that runs it: the coordinator (docs/internals/tx.md). It lets the participants prepare, validates, and
+ * decides; finish.c applies the outcome. */
 #include <errno.h>
 #include <stdlib.h>
 
@@ -18,7 +18,8 @@ static struct remo__tx_commit *try_take(struct remo_tx_space *space) {
     return NULL;
 }
 
-/* Take an entry. While REMO__TX_COMMITS_MAX commits are in progress, this thread serves: their calls end. */
+/* Take an entry. While REMO__TX_COMMITS_MAX commits are in progress, this thread serves, so that their calls
+ * end. */
 static int take_entry(struct remo_tx_space *space, struct remo__tx_commit **ret_commit) {
     uint64_t deadline_ns = remo__deadline(space->node->op_timeout_ns);
     struct remo__tx_commit *commit;
@@ -174,7 +175,7 @@ static int prepare_here(struct remo_tx *tx, struct remo__tx_commit *commit,
     return remo__tx_result(tx, (enum remo__tx_answer)rc, &found, participant->items);
 }
 
-/* The owner was the last to find these keys absent. */
+/* The participant has found these keys absent, after their lookups. */
 static void take_evidence(struct remo_tx *tx, const struct remo__tx_participant *participant) {
     uint32_t next = 0;
     for (uint32_t i = 0; i < tx->items_count; i++) {
@@ -186,7 +187,7 @@ static void take_evidence(struct remo_tx *tx, const struct remo__tx_participant 
     }
 }
 
-/* Let all owners prepare, at the same time. */
+/* Let all participants prepare at the same time. */
 static int prepare(struct remo_tx *tx, struct remo__tx_commit *commit) {
     int rc = 0;
     for (uint32_t i = commit->is_own; i < commit->count; i++)
@@ -222,7 +223,7 @@ static int call_decider(struct remo__tx_commit *commit, struct remo__tx_particip
     return status;
 }
 
-/* The decider does not answer: this thread ends, and the call continues. */
+/* The decider does not answer: the commit returns, and the call continues. */
 static int leave_undecided(struct remo__tx_commit *commit, const struct remo__tx_participant *decider) {
     remo__tx_decide_later(commit);
     return remo__fail(-ETIMEDOUT,
@@ -239,7 +240,7 @@ static bool is_alone(const struct remo_tx_space *space) {
     return true;
 }
 
-/* The decider was lost: wait until all nodes have confirmed it. */
+/* The decider was lost: wait until all nodes have confirmed the loss. */
 static int commit_without(struct remo__tx_commit *commit, struct remo__tx_participant *decider, int status) {
     uint64_t deadline_ns = remo__deadline(commit->space->node->op_timeout_ns);
     remo__tx_finish_all(commit, true, decider);
@@ -262,8 +263,8 @@ static int commit_without(struct remo__tx_commit *commit, struct remo__tx_partic
         decider->node, remo_channel_name(commit->space->channel));
 }
 
-/* All owners have prepared, and the transaction is valid. Only this node, while it is up, or the decider can
- * decide. So the transaction is committed even if the decider has failed, unless it was not asked. */
+/* All participants have prepared, and the transaction is valid. Only this node, while it is up, or the
+ * decider can decide. So once the decider was asked, the transaction is committed even if it has failed. */
 static int decide(struct remo__tx_commit *commit) {
     struct remo__tx_participant *decider = &commit->participants[commit->is_own];
     const char *name = remo_channel_name(commit->space->channel);
@@ -300,14 +301,17 @@ static int run(struct remo_tx *tx, struct remo__tx_commit *commit) {
     return rc;
 }
 
-/* The thread that commits counts in `unfinished`. */
+/* The transaction object counts in `unfinished`. */
 static enum remo_tx_fate find_fate(struct remo__tx_commit *commit) {
     pthread_mutex_lock(&commit->mutex);
-    enum remo_tx_fate fate = commit->commits ? REMO_TX_COMMITTED : REMO_TX_NOT_COMMITTED;
-    if (atomic_load(&commit->phase) != REMO__TX_FINISHING)
-        fate = REMO_TX_PENDING;
+    bool is_pending = atomic_load(&commit->phase) != REMO__TX_FINISHING, commits = commit->commits,
+         has_lost = commit->losses_count > 0;
     pthread_mutex_unlock(&commit->mutex);
-    return fate;
+    if (is_pending)
+        return REMO_TX_PENDING;
+    if (!commits)
+        return REMO_TX_NOT_COMMITTED;
+    return has_lost && is_alone(commit->space) ? REMO_TX_UNKNOWN : REMO_TX_COMMITTED;
 }
 
 static void release(struct remo_tx *tx) {
@@ -340,7 +344,7 @@ int remo__tx_coordinate(struct remo_tx *tx) {
     if (tx->fate != REMO_TX_PENDING)
         release(tx);
     if (rc != -EAGAIN)
-        tx->conflict_item = REMO__TX_NONE; /* one owner may be in conflict, and another one have failed */
+        tx->conflict_item = REMO__TX_NONE; /* after a conflict at one owner, another one may have failed */
     return rc;
 }
 

@@ -1,7 +1,8 @@
-/* finish.c - the end of a commit with changes at several owners, at the coordinator (finish.h): it sends the
- * outcome to the owners, and asks all nodes whether they have lost an owner that it has lost.
- * Invariant: if the coordinator has lost an owner before the transaction is applied, no owner has applied it
- * before all nodes that are connected to the coordinator have confirmed the loss, unless the decider has. */
+/* finish.c - the end of a commit with several owners, at the coordinator (finish.h), which sends the outcome
+ * to the participants, and asks all nodes whether they have lost the participants that it has lost.
+ * Invariant: if the coordinator loses a participant before the transaction is applied, no participant applies
+ * it until all nodes that are connected to the coordinator have confirmed the loss, unless the decider has
+ * applied it. */
 #include "systems/tx/finish.h"
 
 #define PAUSE_NS REMO__NS_PER_MS /* before a question is repeated */
@@ -37,7 +38,7 @@ static bool is_loss(const struct remo__tx_commit *commit, uint32_t node) {
     return false;
 }
 
-/* Note that a participant was lost, and let all nodes confirm it. */
+/* Add a participant to the losses, and let all nodes confirm its loss. */
 static void add_loss(struct remo__tx_commit *commit, struct remo__tx_participant *lost) {
     struct remo__tx_confirmation *confirmation = &commit->confirmation;
     lost->is_informed = true;
@@ -59,7 +60,7 @@ static bool must_confirm(const struct remo__tx_commit *commit, uint32_t node) {
            && remo_channel_peer(commit->space->channel, node) == REMO_CHANNEL_CONNECTED;
 }
 
-/* Before the transaction is applied: note participants that were lost meanwhile. They are asked nothing, so
+/* Before the transaction is applied: add participants that were lost meanwhile. They get no questions, so
  * they may abort. */
 static void add_losses(struct remo__tx_commit *commit) {
     for (uint32_t i = commit->is_own; i < commit->count; i++) {
@@ -70,7 +71,7 @@ static void add_losses(struct remo__tx_commit *commit) {
     }
 }
 
-/* Find the next question. Returns false if all is confirmed. */
+/* Find the next question. Returns false if all losses are confirmed. */
 static bool find_question(struct remo__tx_commit *commit) {
     struct remo__tx_confirmation *at = &commit->confirmation;
     if (atomic_load(&commit->phase) == REMO__TX_CONFIRMING)
@@ -82,7 +83,7 @@ static bool find_question(struct remo__tx_commit *commit) {
     return false;
 }
 
-/* The asked node is lost itself. */
+/* The asked node has been lost too. */
 static void lose_asked(struct remo__tx_commit *commit) {
     for (uint32_t i = commit->is_own; i < commit->count; i++) {
         struct remo__tx_participant *participant = &commit->participants[i];
@@ -111,7 +112,7 @@ static bool take_status(struct remo__tx_commit *commit, struct remo__tx_particip
     return true;
 }
 
-/* The call has ended. Without an answer of a participant that is up, it is repeated after a sweep. */
+/* The call has ended. If a participant that is up has not answered, a sweep repeats the call. */
 static void on_finished(struct remo_rpc_op *call) {
     struct remo__tx_participant *participant = call->ctx;
     struct remo__tx_commit *commit = participant->commit;
@@ -119,7 +120,7 @@ static void on_finished(struct remo_rpc_op *call) {
     int status = call->status;
     pthread_mutex_lock(&commit->mutex);
     bool is_late = atomic_load(&commit->phase) == REMO__TX_DECIDING
-                   && (status >= 0 || remo__is_departure(status)); /* the call of the decider */
+                   && (status >= 0 || remo__is_departure(status)); /* the call to the decider */
     bool has_finished = !is_late && take_status(commit, participant, status);
     atomic_store(&participant->delivery, has_finished || is_late ? REMO__TX_NOTHING_DUE : REMO__TX_DUE);
     if (is_late && status >= 0)
@@ -129,11 +130,11 @@ static void on_finished(struct remo_rpc_op *call) {
         remo__tx_finish_all(commit, status <= REMO__TX_ANSWER_DONE, status < 0 ? participant : NULL);
     if (has_finished || is_late)
         remo__tx_drop(commit);
-    remo__request_sweeps(node); /* for what is due */
+    remo__request_sweeps(node); /* for the calls that are due */
 }
 
 static void send_finish(struct remo__tx_participant *participant) {
-    if (!begin_delivery(&participant->delivery)) /* perhaps a thread uses the entry for the next commit */
+    if (!begin_delivery(&participant->delivery)) /* a thread may use the entry for the next commit */
         return;
     struct remo__tx_commit *commit = participant->commit;
     participant->finish = (struct remo__tx_finish){.id = commit->id, .commits = commit->commits};
@@ -158,7 +159,7 @@ static void begin_finish(struct remo__tx_commit *commit) {
     }
 }
 
-/* The caller counts in `unfinished`. */
+/* The caller is counted in `unfinished`. */
 static void send_all(struct remo__tx_commit *commit) {
     const struct remo__tx_finish finish = {.id = commit->id, .commits = commit->commits};
     for (uint32_t i = commit->is_own; i < commit->count; i++)

@@ -1,13 +1,14 @@
-/* finish.h - the entries of commits with changes at several owners, at the coordinator, and how they end.
+/* finish.h - the entries of commits with several owners, at the coordinator, and how they end.
  *
- * Model:   an entry is in use until each owner that may have prepared has executed a FINISH, or has failed.
- *          So a later transaction with the same number finds no record that is PREPARED.
- * Losses:  an owner that the coordinator has lost may be up for other nodes, and abort. So a transaction that
- *          commits without it is applied nowhere until all nodes to which the coordinator is connected have
- *          confirmed that they have lost it too (CONFIRM). If an owner is lost later, the entry stays in use
- *          until they have confirmed it: until then it may be up for them, and ask them for the outcome.
+ * Model:   an entry is in use until each participant that may have prepared has executed a FINISH, or has
+ *          failed. So a later transaction with the same number finds no record that is PREPARED.
+ * Losses:  a participant that the coordinator has lost may be up for other nodes, and abort. So a transaction
+ *          that commits without the decider is applied nowhere else until all nodes to which the coordinator
+ *          is connected have confirmed that they have lost it too (CONFIRM), and each participant that is
+ *          lost meanwhile. If a participant is lost later, the entry stays in use until these nodes have
+ *          confirmed that loss: until then the participant may be up for them, and ask them for the outcome.
  * Threads: the thread that commits uses the entry until the decision. From then on `mutex` protects it, and
- *          the service thread continues. */
+ *          the service thread continues the commit. */
 #pragma once
 
 #include "systems/tx/tx.h"
@@ -20,12 +21,12 @@
 enum remo__tx_phase {
     REMO__TX_FREE,
     REMO__TX_PREPARING,  /* its thread uses the entry */
-    REMO__TX_DECIDING,   /* the decider has not answered: its call continues */
-    REMO__TX_CONFIRMING, /* the transaction commits without an owner; it is not applied yet */
+    REMO__TX_DECIDING,   /* the decider has not answered: the call to it continues */
+    REMO__TX_CONFIRMING, /* the transaction commits without the decider; it is not applied yet */
     REMO__TX_FINISHING   /* the outcome is applied */
 };
 
-/* A call of an entry: a FINISH, or a CONFIRM. */
+/* The state of a call of an entry: a FINISH, or a CONFIRM. */
 enum remo__tx_delivery { REMO__TX_NOTHING_DUE, REMO__TX_DUE, REMO__TX_IN_FLIGHT };
 
 /* An owner of items that change. */
@@ -37,15 +38,15 @@ struct remo__tx_participant {
     _Atomic uint32_t delivery;
     size_t request_at, request_bytes;
     uint32_t count;                   /* of numbers of deletes in its reply */
-    uint8_t items[REMO_TX_ITEMS_MAX]; /* of the transaction: items of its request */
+    uint8_t items[REMO_TX_ITEMS_MAX]; /* the transaction's item for each item of the request */
     uint64_t reply[REMO_TX_ITEMS_MAX];
     struct remo__tx_finish finish;
     struct remo_rpc_op call; /* PREPARE, then FINISH */
 };
 
-/* Which node is asked next whether it has lost which one. */
+/* The next question to a node: whether it has lost a participant. */
 struct remo__tx_confirmation {
-    uint32_t loss, node; /* of the losses, and of all nodes */
+    uint32_t loss, node; /* an index of `losses`, and the node to ask */
     uint64_t asks_at_ns; /* not before */
     _Atomic uint32_t delivery;
     struct remo__tx_loss message;
@@ -57,7 +58,7 @@ struct remo__tx_commit {
     struct remo_tx_space *space;
     struct remo__tx_id id;
     _Atomic uint32_t phase;
-    _Atomic uint32_t unfinished; /* FINISHes and confirmation; and 1 while the thread uses the entry */
+    _Atomic uint32_t unfinished; /* calls of FINISH, confirmation, and 1 while the thread uses the entry */
     bool is_own;                 /* participants[0] is this node */
     uint32_t count;
     pthread_mutex_t mutex;
@@ -71,9 +72,9 @@ struct remo__tx_commit {
 };
 
 /* The outcome is decided: apply it at all participants that may have prepared and are not informed.
- * `lost`: a participant that was lost during the decision; or NULL. */
+ * `lost`: the decider, if it was lost during the decision; or NULL. */
 void remo__tx_finish_all(struct remo__tx_commit *commit, bool commits, struct remo__tx_participant *lost);
-/* The decider does not answer: continue its call without this thread. */
+/* The decider does not answer: continue the call to it without this thread. */
 void remo__tx_decide_later(struct remo__tx_commit *commit);
 /* End one use that `unfinished` counts. */
 void remo__tx_drop(struct remo__tx_commit *commit);

@@ -80,7 +80,7 @@ static int find_item(struct remo_tx *tx, struct remo_structure *structure, const
 
 /* ---- lookups ---- */
 
-/* Keep the result `rc` of the first lookup of an item, and the value that it has found. */
+/* Keep the result `rc` of the first lookup of an item, and the value that it found. */
 static int keep_result(struct remo_tx *tx, struct remo__tx_item *item, int rc, const void *value,
                        size_t bytes, struct remo__evidence evidence) {
     bool is_present = rc == 0;
@@ -105,7 +105,7 @@ static int keep_result(struct remo_tx *tx, struct remo__tx_item *item, int rc, c
     return 0;
 }
 
-/* Look an item up, for the first time, and keep its value. */
+/* Look an item up for the first time, and keep its value. */
 static int look_up(struct remo_tx *tx, struct remo__tx_item *item) {
     char value[REMO_ITEM_BYTES_MAX];
     size_t bytes = 0;
@@ -196,8 +196,8 @@ static int read_places(const struct remo_tx *tx, struct together *together) {
     return rc != 0 ? rc : settled;
 }
 
-/* Look up items of the set `left` by one read each, at the same time. An item for which that does not
- * suffice moves to the set `alone`. */
+/* Look up items of the set `left` by one read each, at the same time. An item for which one read does
+ * not suffice moves to the set `alone`. */
 static __attribute__((noinline)) int look_up_together(struct remo_tx *tx, uint64_t *left, uint64_t *alone) {
     struct together together;
     char value[REMO_ITEM_BYTES_MAX];

@@ -1,7 +1,7 @@
 /* resolve.c - the owner's side of transactions whose coordinator has failed: the owners find out the outcome,
- * and end their records (docs/internals/tx.md, Recovery).
- * Invariant: an owner ends a record only after it has seen the failure of the coordinator and of all owners
- * that precede it, or has the outcome from one of these owners. */
+ * and end their records (docs/internals/tx.md, Recovery). Here the owners are all participants but the
+ * coordinator. Invariant: an owner ends a record only after it has detected the failure of the coordinator,
+ * and has also detected that of all owners that precede it, or has the outcome from one of these owners. */
 #include <errno.h>
 
 #include "systems/tx/steps.h"
@@ -36,10 +36,10 @@ static enum remo__tx_outcome answer_prepared(struct remo__tx_record *record, uin
         if (place_of(owners, count, space->node->rank) != 0)
             return REMO__TX_PENDING; /* this owner asks the others itself */
         remo__tx_record_end(record,
-                            false); /* only the decider commits, and the coordinator does not ask now */
+                            false); /* only the decider commits, and the coordinator cannot ask it any more */
         return REMO__TX_ABORTED;
     }
-    /* The answer of an earlier owner, which the asking owner regards as failed, may be about to arrive. */
+    /* The answer from an earlier owner, which the asking owner regards as failed, may be about to arrive. */
     bool may_learn = record->is_asking && record->asked != asker;
     bool is_last = are_cut_off(space, owners, place_of(owners, count, asker));
     return is_last && !may_learn ? REMO__TX_UNKNOWN : REMO__TX_PENDING;
@@ -76,7 +76,7 @@ int remo__tx_handle_resolve(void *ctx, const struct remo_rpc_request *request) {
 /* ---- questions ---- */
 
 /* Return the index of the next owner to ask, or `count` if the outcome is known: the transaction is aborted.
- * An owner asks the first one of those before it that is up. If there is none, the decider has the outcome,
+ * An owner asks the first of the owners before it that is up. If there is none, the decider asks no owner,
  * and any other owner asks all owners after itself. */
 static uint32_t next_to_ask(const struct remo__tx_record *record, const uint16_t *owners, uint32_t count) {
     uint32_t own = place_of(owners, count, record->space->node->rank);
@@ -92,7 +92,7 @@ static uint32_t next_to_ask(const struct remo__tx_record *record, const uint16_t
 }
 
 /* The same for a record that is unsettled: an owner that has committed waits until all others have the
- * outcome, before it may close the space. */
+ * outcome or have failed, before it may close the space. */
 static uint32_t next_to_settle(const struct remo__tx_record *record, const uint16_t *owners, uint32_t count) {
     uint32_t i = record->asks_from;
     while (i < count
