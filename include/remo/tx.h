@@ -207,7 +207,7 @@ REMO_API int remo_tx_check(struct remo_tx *tx);
  *   others      those of remo_structure_lookup and remo_rpc_call */
 REMO_API int remo_tx_commit(struct remo_tx *tx);
 
-/* What has become of a transaction. After UNKNOWN, the only owner has failed or closed the space before it
+/* The outcome of a transaction. If it is UNKNOWN, the only owner has failed or closed the space before it
  * answered, this node has lost all other nodes, or the memory of an owner is damaged. */
 enum remo_tx_fate {
     REMO_TX_NOT_COMMITTED, /* nothing has changed, and nothing will */

@@ -93,8 +93,8 @@ static int expired(struct remo_node *node, void *ctx) {
     return finish(&service);
 }
 
-/* A wait for some time leaves the call in flight, even beyond the call's timeout. The late reply tells whether
- * the handler has run. */
+/* A wait for some time leaves the call in flight, even beyond the call's timeout. The late reply states
+ * whether the handler has run. */
 static int waits_for(struct remo_node *node, void *ctx) {
     struct service service;
     uint64_t number = 5;

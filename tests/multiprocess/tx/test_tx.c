@@ -703,12 +703,12 @@ static int check_late(struct place *place, uint64_t key) {
     CHECK_OK(plain_read(place, key, &value));
     CHECK_EQUAL(value, fate == REMO_TX_COMMITTED ? 5 : 4);
     CHECK(commit_paused(place, key, 6) == 0);
-    CHECK_OK(remo_tx_begin(place->tx)); /* gives up the wait */
+    CHECK_OK(remo_tx_begin(place->tx)); /* ends the wait */
     resume_node(turns, 1);
     CHECK_OK(put_word(place, key, 7));
     CHECK_OK(remo_tx_commit(place->tx));
     CHECK(check_fate(place, REMO_TX_COMMITTED) == 0);
-    return commit_paused(place, key, 8); /* close gives up the wait */
+    return commit_paused(place, key, 8); /* close ends the wait */
 }
 
 static int settles(struct remo_node *node, void *ctx) {
