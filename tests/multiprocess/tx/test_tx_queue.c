@@ -1,6 +1,6 @@
 /* test_tx_queue.c - the queue for transactions between real nodes: order, each element once, a full and an
- * empty queue, elements of every length, pushes and pops of one transaction, the cost of each call, work that
- * moves between a table and a queue, wrong arguments, the failure of a node. */
+ * empty queue, elements of every length, pushes and pops of one transaction, conflicts, the cost of each
+ * call, work that moves between a table and a queue, wrong arguments, the failure of a node. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "../../support/cluster.h"
+#include "systems/tx/table.h"
 
 #define LONG_TIME (100 * SECOND)
 #define THREADS 2u
@@ -255,6 +256,26 @@ static int full(struct remo_node *node, void *ctx) {
         CHECK_OK(cluster_meet());
     }
     return close_place(&place);
+}
+
+/* The table does not grow if only the queue has no room. */
+static int full_beside_table(struct remo_node *node, void *ctx) {
+    const struct remo_tx_queue_options options = {.capacity = 1};
+    struct worker worker = {0};
+    struct place *place = &worker.place;
+    (void)ctx;
+    CHECK(open_place(node, &options, place) == 0);
+    CHECK(remo_node_rank(node) != 1 || run(&worker, push_body) == 0);
+    for (uint32_t i = 0; i < 10 && remo_node_rank(node) == 1; i++) {
+        uint64_t row = row_of(place, 0, i);
+        CHECK_OK(remo_tx_begin(place->tx));
+        CHECK_OK(remo_tx_put(place->tx, place->structures[0], &row, sizeof row, &row, sizeof row));
+        CHECK_OK(push_word(place, 1));
+        CHECK_CODE(remo_tx_commit(place->tx), -ENOSPC);
+    }
+    CHECK_OK(cluster_meet());
+    CHECK_EQUAL((uint32_t)atomic_load(&place->table->extent), place->table->buckets);
+    return close_place(place);
 }
 
 /* ---- elements of every length ---- */
@@ -603,6 +624,7 @@ static const struct cluster_test tests[] = {
     CLUSTER_TEST(order, 3),
     CLUSTER_TEST(crowd, 3),
     CLUSTER_TEST(full, 2),
+    CLUSTER_TEST(full_beside_table, 2),
     CLUSTER_TEST(sizes, 2, .ctx = (void *)(uintptr_t)REMO_TX_QUEUE_VALUE_BYTES_MAX),
     CLUSTER_TEST_NAMED("small sizes", sizes, 2, .ctx = (void *)3),
     CLUSTER_TEST(within, 2),
