@@ -217,6 +217,17 @@ static uint64_t queue_apply(struct open_queue *queue, uint64_t step) {
     return queue->popped == queue->count ? TX_ABSENT << 8 : TX_DONE << 8 | queue->elements[queue->popped++];
 }
 
+/* Return whether an element that remains has no slot: one that was in the queue before the transaction has it
+ * until the commit, or one that the transaction has pushed before, and that remains. */
+static bool is_full(const struct open_queue *queue, uint32_t count_before) {
+    uint32_t first = queue->popped > count_before ? queue->popped : count_before;
+    for (uint32_t i = first; i < queue->count; i++)
+        if (i >= ORACLE_QUEUE_CAPACITY
+            && (i % ORACLE_QUEUE_CAPACITY < count_before || i - ORACLE_QUEUE_CAPACITY >= first))
+            return true;
+    return false;
+}
+
 static void close_queue(struct tx_queue_state *state, const struct open_queue *queue) {
     state->count = (uint8_t)(queue->count - queue->popped);
     memset(state->elements, 0, sizeof state->elements);
@@ -233,9 +244,9 @@ static bool tx_queue_step(void *state, const struct call *call) {
         uint64_t step = call->argument >> shift & 0xffff;
         result |= (step >> 12 >= TX_PUSH ? queue_apply(&queue, step) : tx_apply(&keys, step)) << shift;
     }
-    bool is_full = queue.count > ORACLE_QUEUE_CAPACITY && queue.count > queue.popped;
-    if (is_full || (ended(call) && call->code != 0))
-        return is_full && ended(call) && call->code != 0;
+    bool has_no_room = is_full(&queue, all->count);
+    if (has_no_room || (ended(call) && call->code != 0))
+        return has_no_room && ended(call) && call->code != 0;
     all->keys = keys;
     close_queue(all, &queue);
     return !ended(call) || result == call->result;

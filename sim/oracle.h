@@ -22,8 +22,8 @@ extern const struct oracle oracle_word;
 extern const struct oracle oracle_queue; /* capacity: ORACLE_QUEUE_CAPACITY */
 extern const struct oracle oracle_map;
 extern const struct oracle oracle_tx;
-/* The same, and a queue of transactions. The code is -ENOSPC if an element that was pushed found no room. The
- * elements that the transaction pops count as present. Capacity: ORACLE_QUEUE_CAPACITY. */
+/* The same, and a queue of transactions. The code is -ENOSPC if an element that was pushed found no slot (see
+ * tx_queue.h, Failure). Capacity: ORACLE_QUEUE_CAPACITY. */
 extern const struct oracle oracle_tx_queue;
 
 #define ORACLE_QUEUE_CAPACITY 2u

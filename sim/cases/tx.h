@@ -14,6 +14,7 @@ struct tx_state {
     struct remo_table *tables[SIM_NODES_MAX];
     struct remo_structure *structures[SIM_NODES_MAX]; /* of the tables */
     struct remo_tx_queue *queues[SIM_NODES_MAX];      /* opened before sim_tx_open; NULL: none */
+    uint32_t queue_owner;
     bool is_full_exact; /* -ENOSPC is judged, because keys and queue have one owner */
     struct remo_tx_space *spaces[SIM_NODES_MAX];
     struct remo_tx *txs[SIM_NODES_MAX][SIM_THREADS_MAX];

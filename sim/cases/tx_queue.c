@@ -1,5 +1,6 @@
 /* tx_queue.c - transactions that push and pop elements of a queue, and change keys of a table. The queue has
- * two slots. The keys 0 and 1 belong to node 0, which owns the queue in most cases, and 2 and 3 to node 1. */
+ * two slots, and each element another value. The keys 0 and 1 belong to node 0, which owns the queue in most
+ * cases, and 2 and 3 to node 1. */
 #include "sim/cases/tx.h"
 
 #define PUSH(value) STEP(TX_PUSH, 0, value)
@@ -17,6 +18,7 @@ static void open_queue(void *state, struct remo_node *node, uint32_t rank, uint3
         remo_channel_wait(remo_structure_channel(remo_tx_queue_structure(s->queues[rank])), REMO_FOREVER),
         "wait for the queue");
     sim_tx_open(state, node, rank, 1, 100, 4);
+    s->queue_owner = owner;
     s->value_words = 1; /* the requests of the simulator are short */
     for (uint64_t key = 1, i = 0; i < ORACLE_KEYS; key++)
         if (remo_table_owner(s->tables[rank], &key, sizeof key) == i / 2)
@@ -34,10 +36,14 @@ static void open_owners(void *state, struct remo_node *node, uint32_t rank) {
 
 /* ---- cases ---- */
 
-/* Empty the queue, and push and pop once more. */
+/* Empty the queue, and push and pop once more. A transaction that pops an element of its own has room for two
+ * others: its request is too long for a call of the simulator. */
 static void after(void *state, uint32_t rank) {
-    const uint64_t pops[STEPS_MAX] = {POP, POP}, push[STEPS_MAX] = {PUSH(100 + rank)};
+    const uint64_t pops[STEPS_MAX] = {POP, POP}, push[STEPS_MAX] = {PUSH(200 + rank)},
+                   through[STEPS_MAX] = {PUSH(210 + rank), PUSH(220 + rank), PUSH(230 + rank), POP};
     (void)sim_tx_transact(state, rank, 0, pops);
+    if (rank == ((struct tx_state *)state)->queue_owner)
+        (void)sim_tx_transact(state, rank, 0, through);
     (void)sim_tx_transact(state, rank, 0, push);
     (void)sim_tx_transact(state, rank, 0, pops);
 }
@@ -68,9 +74,9 @@ const struct sim_case sim_case_tx_queue =
 static void queue_threads_body(void *state, uint32_t rank, uint32_t thread) {
     uint8_t id = (uint8_t)(10 * rank + thread);
     const uint64_t push[STEPS_MAX] = {PUSH(100 + id)}, pop[STEPS_MAX] = {POP},
-                   through[STEPS_MAX] = {PUSH(120 + id), POP};
+                   through[STEPS_MAX] = {PUSH(120 + id), POP}, again[STEPS_MAX] = {PUSH(140 + id)};
     (void)sim_tx_transact(state, rank, thread, thread == 0 ? push : pop);
-    (void)sim_tx_transact(state, rank, thread, rank == thread ? through : push);
+    (void)sim_tx_transact(state, rank, thread, rank == thread ? through : again);
     (void)sim_tx_transact(state, rank, thread, thread == 0 ? pop : push);
     (void)sim_tx_transact(state, rank, thread, pop);
 }
@@ -97,12 +103,13 @@ const struct sim_case sim_case_tx_queue_key = QUEUE_CASE(
 /* Node 1 owns the queue. Work moves between a key of node 0 and the queue. */
 static void queue_owners_body(void *state, uint32_t rank, uint32_t thread) {
     const uint64_t send[STEPS_MAX] = {STEP(TX_PUT, 0, 10 + rank), PUSH(10 + rank)},
+                   again[STEPS_MAX] = {STEP(TX_PUT, 0, 40 + rank), PUSH(40 + rank)},
                    receive[STEPS_MAX] = {POP, STEP(TX_PUT, 1, 20 + rank)},
                    move[STEPS_MAX] = {STEP(TX_READ, 1, 0), POP, STEP(TX_PUT, 0, 30 + rank)},
                    read[STEPS_MAX] = {STEP(TX_READ, 1, 0), POP, STEP(TX_READ, 0, 0)};
     (void)sim_tx_transact(state, rank, thread, rank == 2 ? receive : send);
     (void)sim_tx_transact(state, rank, thread, rank == 1 ? read : rank == 0 ? move : receive);
-    (void)sim_tx_transact(state, rank, thread, rank == 0 ? receive : send);
+    (void)sim_tx_transact(state, rank, thread, rank == 0 ? receive : again);
     (void)sim_tx_transact(state, rank, thread, read);
 }
 

@@ -161,6 +161,7 @@ static enum remo__tx_answer reserve(struct remo__tx_steps *steps) {
         while (i-- > 0)
             if (steps->step[i].op == REMO__TX_INSERT)
                 remo__owner_release(steps->step[i].structure, &steps->step[i].key, steps->step[i].offset);
+        steps->full = step->structure;
         return answer == REMO__ANSWER_NO_ROOM ? REMO__TX_ANSWER_NO_ROOM : REMO__TX_ANSWER_MALFORMED;
     }
     return REMO__TX_ANSWER_DONE;
@@ -228,14 +229,6 @@ void remo__tx_steps_grow(const struct remo__tx_steps *steps) {
             remo__owner_grow(steps->step[i].structure);
 }
 
-/* Let the structure of a new key grow. Returns whether to try again. */
-static bool make_room(const struct remo__tx_steps *steps) {
-    for (uint32_t i = 0; i < steps->count; i++)
-        if (is_insert(&steps->step[i]) && remo__owner_make_room(steps->step[i].structure))
-            return true;
-    return false;
-}
-
 enum remo__tx_answer remo__tx_steps_run(const struct remo_tx_space *space, const char *request, size_t bytes,
                                         enum remo__tx_answer (*run)(struct remo__tx_steps *steps, void *ctx),
                                         void *ctx, struct remo__tx_steps *ret_steps) {
@@ -248,6 +241,6 @@ enum remo__tx_answer remo__tx_steps_run(const struct remo_tx_space *space, const
         answer = run(ret_steps, ctx);
         unlock_groups(ret_steps);
     } while (answer == REMO__TX_ANSWER_NO_ROOM && attempts++ < REMO__ROOM_ATTEMPTS_MAX
-             && make_room(ret_steps));
+             && remo__owner_make_room(ret_steps->full));
     return answer;
 }

@@ -18,12 +18,13 @@ struct remo__tx_step {
 struct remo__tx_steps {
     uint32_t count, changes;
     struct remo__tx_step step[REMO_TX_ITEMS_MAX];
+    struct remo_structure *full; /* after the answer NO_ROOM: the structure that has no room */
     uint32_t mutexes_count;
     pthread_mutex_t *mutexes[REMO_TX_ITEMS_MAX]; /* ascending, without duplicates */
 };
 
-/* Decode a request, and run `run(steps, ctx)` under the mutexes of all groups; again while it finds no
- * room and structures grow. Returns its answer, or MALFORMED. */
+/* Decode a request, and run `run(steps, ctx)` under the mutexes of all groups; again while it finds no room
+ * and the structure that has none grows. Returns its answer, or MALFORMED. */
 enum remo__tx_answer remo__tx_steps_run(const struct remo_tx_space *space, const char *request, size_t bytes,
                                         enum remo__tx_answer (*run)(struct remo__tx_steps *steps, void *ctx),
                                         void *ctx, struct remo__tx_steps *ret_steps);

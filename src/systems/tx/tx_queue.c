@@ -216,9 +216,9 @@ static int put(struct remo_tx *tx, const struct remo_tx_queue *queue, uint64_t k
     return remo_tx_put(tx, queue->structure, &key, sizeof key, value, value_bytes);
 }
 
-/* The second of two changes has this result. After an error, the first one must not take effect alone. */
+/* A push or pop that has used the transaction has this result. After an error, no part of it takes effect. */
 static int complete(struct remo_tx *tx, int rc) {
-    if (rc != 0)
+    if (rc != 0 && rc != -EINVAL)
         remo_tx_abort(tx);
     return rc;
 }
@@ -234,19 +234,20 @@ int remo_tx_queue_push(struct remo_tx *tx, struct remo_tx_queue *queue, const vo
     int rc = check_queue(queue);
     if (rc != 0)
         return rc;
+    if (!value && value_bytes > 0)
+        return remo__fail(-EINVAL, "cannot push an element of %zu bytes: `value` is NULL", value_bytes);
     if (value_bytes > queue->value_bytes_max)
         return remo__fail(-EMSGSIZE,
                           "cannot push an element of %zu bytes: the queue has value_bytes_max = %u",
                           value_bytes, queue->value_bytes_max);
     uint64_t back = 0;
     rc = remo_tx_read(tx, queue->structure, &back_key, sizeof back_key, &back, sizeof back, NULL);
-    if (rc != 0 && rc != -ENOENT)
-        return rc;
-    rc = put(tx, queue, back, value, value_bytes);
-    if (rc != 0)
-        return rc;
     uint64_t next = back + 1;
-    return complete(tx, put(tx, queue, back_key, &next, sizeof next));
+    if (rc == 0 || rc == -ENOENT)
+        rc = put(tx, queue, back, value, value_bytes);
+    if (rc == 0)
+        rc = put(tx, queue, back_key, &next, sizeof next);
+    return complete(tx, rc);
 }
 
 /* Read the front, and the element that it refers to; at the same time, if that is the expected one. */
@@ -281,14 +282,14 @@ int remo_tx_queue_pop(struct remo_tx *tx, struct remo_tx_queue *queue, void *val
     if (bytes > cap)
         return remo__fail(-EMSGSIZE, "the first element has %zu bytes, and there is room for %zu", bytes,
                           cap);
-    if (rc != 0)
-        return rc;
     uint64_t next = front + 1;
-    rc = put(tx, queue, front_key, &next, sizeof next);
-    if (rc != 0)
-        return rc;
-    atomic_store_explicit(&queue->expected_front, next, memory_order_relaxed);
-    return complete(tx, remo_tx_delete(tx, queue->structure, &front, sizeof front));
+    if (rc == 0)
+        rc = put(tx, queue, front_key, &next, sizeof next);
+    if (rc == 0)
+        rc = remo_tx_delete(tx, queue->structure, &front, sizeof front);
+    if (rc == 0)
+        atomic_store_explicit(&queue->expected_front, next, memory_order_relaxed);
+    return complete(tx, rc);
 }
 
 int remo_tx_queue_count(struct remo_tx *tx, struct remo_tx_queue *queue, uint64_t *ret_count) {

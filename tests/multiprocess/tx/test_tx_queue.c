@@ -1,6 +1,6 @@
 /* test_tx_queue.c - the queue for transactions between real nodes: order, each element once, a full and an
- * empty queue, elements of every length, pushes and pops of one transaction, the cost of each call, work that
- * moves between a table and a queue, wrong arguments, the failure of a node. */
+ * empty queue, elements of every length, pushes and pops of one transaction, conflicts, the cost of each
+ * call, work that moves between a table and a queue, wrong arguments, the failure of a node. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "../../support/cluster.h"
+#include "systems/tx/table.h"
 
 #define LONG_TIME (100 * SECOND)
 #define THREADS 2u
@@ -16,7 +17,10 @@
 #define ROWS 4u
 #define TOKENS 40u
 
-static struct shared { _Atomic uint32_t popped[PRODUCERS][ELEMENTS], popped_count; } * shared;
+static struct shared {
+    _Atomic uint32_t popped[PRODUCERS][ELEMENTS], popped_count;
+    _Atomic uint32_t moved[2][2]; /* tokens: from a row, to a row; by the owner of the row */
+} * shared;
 
 struct place {
     struct remo_node *node;
@@ -68,7 +72,7 @@ struct worker {
     struct place place;
     uint32_t number;
     uint64_t element, row, count;
-    bool is_empty;
+    bool is_empty, is_moved;
     int result;
 };
 
@@ -230,12 +234,13 @@ static int crowd(struct remo_node *node, void *ctx) {
 /* One lap: fill the queue, which is empty, and empty it. */
 static int fill_and_empty(const struct place *place, uint64_t first) {
     struct worker worker = {.place = *place};
-    for (uint64_t i = 0; i < CAPACITY; i++)
-        CHECK_OK(push_when_room(&worker, first + i));
+    for (uint64_t i = 0; i < CAPACITY; i++) {
+        worker.element = first + i;
+        CHECK_OK(run(&worker, push_body));
+    }
     CHECK(expect_count(place, CAPACITY) == 0);
     CHECK_SENTENCE(run(&worker, push_body), -ENOSPC, "pop elements");
-    CHECK_OK(
-        remo_tx_begin(place->tx)); /* the element that this transaction pops needs its slot until the end */
+    CHECK_OK(remo_tx_begin(place->tx)); /* the element that it pops has its slot until the end */
     CHECK_OK(pop_word(place, &worker.element));
     CHECK_OK(push_word(place, 1));
     CHECK_CODE(remo_tx_commit(place->tx), -ENOSPC);
@@ -255,6 +260,26 @@ static int full(struct remo_node *node, void *ctx) {
         CHECK_OK(cluster_meet());
     }
     return close_place(&place);
+}
+
+/* The table does not grow if only the queue has no room. */
+static int full_beside_table(struct remo_node *node, void *ctx) {
+    const struct remo_tx_queue_options options = {.capacity = 1};
+    struct worker worker = {0};
+    struct place *place = &worker.place;
+    (void)ctx;
+    CHECK(open_place(node, &options, place) == 0);
+    CHECK(remo_node_rank(node) != 1 || run(&worker, push_body) == 0);
+    for (uint32_t i = 0; i < 10 && remo_node_rank(node) == 1; i++) {
+        uint64_t row = row_of(place, 0, i);
+        CHECK_OK(remo_tx_begin(place->tx));
+        CHECK_OK(remo_tx_put(place->tx, place->structures[0], &row, sizeof row, &row, sizeof row));
+        CHECK_OK(push_word(place, 1));
+        CHECK_CODE(remo_tx_commit(place->tx), -ENOSPC);
+    }
+    CHECK_OK(cluster_meet());
+    CHECK_EQUAL((uint32_t)atomic_load(&place->table->extent), place->table->buckets);
+    return close_place(place);
 }
 
 /* ---- elements of every length ---- */
@@ -345,7 +370,7 @@ static int within(struct remo_node *node, void *ctx) {
     return close_place(&place);
 }
 
-/* A push after which the transaction has no room leaves no gap in the queue. */
+/* A push for which the transaction has no room aborts it, and leaves no gap in the queue. */
 static int limits(struct remo_node *node, void *ctx) {
     const struct remo_tx_queue_options options = {.value_bytes_max = 3000};
     static const char value[3000];
@@ -359,12 +384,62 @@ static int limits(struct remo_node *node, void *ctx) {
             CHECK_OK(remo_tx_queue_push(place.tx, place.queue, value, sizeof value));
         int rc = remo_tx_queue_push(place.tx, place.queue, value, last);
         CHECK(rc == 0 || rc == -EMSGSIZE);
-        int committed = remo_tx_commit(place.tx);
-        CHECK(committed == -EMSGSIZE || (rc != 0 && committed == -ESTALE));
-        aborted += committed == -ESTALE;
+        CHECK_CODE(remo_tx_commit(place.tx), rc == 0 ? -EMSGSIZE : -ESTALE);
+        aborted += rc != 0;
     }
     CHECK(aborted > 0 || remo_node_rank(node) != 1);
     CHECK(expect_empty(&place) == 0);
+    return close_place(&place);
+}
+
+/* ---- conflicts ---- */
+
+/* Push element 2, of another transaction object, before the commit of a transaction that has popped. */
+static int push_before_commit(const struct place *place, struct remo_tx *other, int expected) {
+    uint64_t element = 0;
+    CHECK_OK(remo_tx_begin(place->tx));
+    CHECK_OK(pop_word(place, &element));
+    CHECK_EQUAL(element, 1);
+    CHECK_OK(remo_tx_begin(other));
+    CHECK_OK(remo_tx_queue_push(other, place->queue, &(uint64_t){2}, sizeof element));
+    CHECK_OK(remo_tx_commit(other));
+    CHECK_CODE(remo_tx_commit(place->tx), expected);
+    return 0;
+}
+
+/* A push and a pop of a queue that is not empty are in conflict only if an earlier pop has not committed: then
+ * the transaction expects the element that is pushed meanwhile. */
+static int push_beside_pop(const struct place *place, struct remo_tx *other) {
+    struct remo_tx_conflict conflict;
+    struct worker worker = {.place = *place, .element = 1};
+    CHECK_OK(run(&worker, push_body));
+    CHECK(push_before_commit(place, other, 0) == 0);
+    CHECK(expect_element(place, 2) == 0);
+    worker.element = 1;
+    CHECK_OK(run(&worker, push_body));
+    CHECK_OK(remo_tx_begin(place->tx));
+    CHECK_OK(pop_word(place, &worker.element));
+    remo_tx_abort(place->tx);
+    CHECK(push_before_commit(place, other, -EAGAIN) == 0);
+    CHECK_OK(remo_tx_last_conflict(place->tx, &conflict));
+    CHECK_EQUAL(conflict.kind, REMO_TX_APPEARED);
+    for (uint64_t i = 1; i <= 2; i++)
+        CHECK(expect_element(place, i) == 0);
+    return expect_empty(place);
+}
+
+static int conflicts(struct remo_node *node, void *ctx) {
+    struct place place;
+    struct remo_tx *other;
+    (void)ctx;
+    CHECK(open_place(node, NULL, &place) == 0);
+    CHECK_OK(remo_tx_open(place.space, &other));
+    for (uint32_t rank = 0; rank < remo_node_size(node); rank++) {
+        if (remo_node_rank(node) == rank)
+            CHECK(push_beside_pop(&place, other) == 0);
+        CHECK_OK(cluster_meet());
+    }
+    remo_tx_close(other);
     return close_place(&place);
 }
 
@@ -406,6 +481,17 @@ static int many_body(void *ctx, struct remo_tx *tx) {
     return rc ? rc : pop_body(ctx, tx);
 }
 
+/* Wrong arguments cost no operation. */
+static int costs_of_errors(const struct place *place) {
+    struct cost before = cost_of(place);
+    CHECK_OK(remo_tx_begin(place->tx));
+    CHECK_SENTENCE(remo_tx_queue_push(place->tx, place->queue, NULL, 1), -EINVAL, "NULL");
+    CHECK_CODE(remo_tx_queue_pop(place->tx, place->queue, NULL, 1, NULL), -EINVAL);
+    CHECK_CODE(remo_tx_queue_count(place->tx, place->queue, NULL), -EINVAL);
+    CHECK_OK(remo_tx_commit(place->tx));
+    return expect_cost(place, before, 0, 0);
+}
+
 static int costs_of_peer(struct worker *worker) {
     CHECK(run_at_cost(worker, pop_body, 4, 0) == 0); /* empty: both reads are validated */
     for (uint32_t i = 0; i < 4; i++)
@@ -417,7 +503,7 @@ static int costs_of_peer(struct worker *worker) {
     for (uint32_t i = 0; i < 2; i++)
         CHECK(run_at_cost(worker, pop_body, 2, 1) == 0);
     CHECK(run_at_cost(worker, many_body, 1 + 1 + 2, 1) == 0); /* pops its own: the front, and their absence */
-    return 0;
+    return costs_of_errors(&worker->place);
 }
 
 /* Node 1 is not the owner. Then the owner pops, so that node 1 expects an element that is absent. */
@@ -449,6 +535,7 @@ static int row_to_queue(void *ctx, struct remo_tx *tx) {
     struct place *place = &worker->place;
     uint64_t tokens = 0;
     int rc = remo_tx_read(tx, place->structures[0], &worker->row, 8, &tokens, 8, NULL);
+    worker->is_moved = tokens > 0;
     if (rc != 0 || tokens == 0)
         return rc;
     tokens--;
@@ -462,6 +549,7 @@ static int queue_to_row(void *ctx, struct remo_tx *tx) {
     struct place *place = &worker->place;
     uint64_t tokens = 0, element;
     int rc = pop_word(place, &element);
+    worker->is_moved = rc == 0;
     if (rc != 0)
         return rc == -ENOENT ? 0 : rc;
     rc = remo_tx_read(tx, place->structures[0], &worker->row, 8, &tokens, 8, NULL);
@@ -495,16 +583,20 @@ static int moves(struct remo_node *node, void *ctx) {
     }
     CHECK_OK(cluster_meet());
     for (uint32_t i = 0; i < 300; i++) {
-        uint32_t random = (i * 7 + rank * 3) ^ i / 5;
-        worker.row = row_of(&worker.place, random % 2, random / 2 % ROWS);
-        int rc = run(&worker, i % 2 == rank % 2 ? row_to_queue : queue_to_row);
-        CHECK(rc == 0 || rc == -ENOSPC); /* a pop at two owners may not have ended */
+        uint32_t random = (i * 7 + rank * 3) ^ i / 5, owner = random % 2;
+        bool pops = i % 2 != rank % 2;
+        worker.row = row_of(&worker.place, owner, random / 2 % ROWS);
+        int rc = run(&worker, pops ? queue_to_row : row_to_queue);
+        CHECK(rc == 0 || (rc == -ENOSPC && !pops)); /* a pop at two owners may not have ended */
+        atomic_fetch_add(&shared->moved[pops][owner], rc == 0 && worker.is_moved);
         if (i % 16 == 0) {
             CHECK_OK(run(&worker, count_tokens));
             CHECK_EQUAL(worker.count, TOKENS);
         }
     }
     CHECK_OK(cluster_meet());
+    for (uint32_t i = 0; i < 4; i++)
+        CHECK(atomic_load(&shared->moved[i / 2][i % 2]) > 0);
     CHECK_OK(run(&worker, count_tokens));
     CHECK_EQUAL(worker.count, TOKENS);
     return close_place(&worker.place);
@@ -603,10 +695,12 @@ static const struct cluster_test tests[] = {
     CLUSTER_TEST(order, 3),
     CLUSTER_TEST(crowd, 3),
     CLUSTER_TEST(full, 2),
+    CLUSTER_TEST(full_beside_table, 2),
     CLUSTER_TEST(sizes, 2, .ctx = (void *)(uintptr_t)REMO_TX_QUEUE_VALUE_BYTES_MAX),
     CLUSTER_TEST_NAMED("small sizes", sizes, 2, .ctx = (void *)3),
     CLUSTER_TEST(within, 2),
     CLUSTER_TEST(limits, 2),
+    CLUSTER_TEST(conflicts, 2),
     CLUSTER_TEST(costs, 2),
     CLUSTER_TEST(moves, 3),
     CLUSTER_TEST(bad_input, 1),
