@@ -29,9 +29,9 @@
  *          - count: 2 reads at the same time;
  *          - commit: as tx.h states. If all items of the transaction have one owner: 1 call. So let the
  *            owner of the queue own the rows that change with it: see `owner`.
- *          Each element is a key of the transaction. So are the back for all pushes, and the front for all
- *          pops. If 1 more read followed, the expected element is a key too, and its value, if it is present,
- *          counts in REMO_TX_BYTES_MAX. So with REMO_TX_ITEMS_MAX 62 pops are certain, or 63 pushes.
+ *          Each element is a key of the transaction; so are the back, for all pushes together, and the front,
+ *          for all pops. If 1 more read followed, the expected element is a key too. Its value, if it is
+ *          present, counts in REMO_TX_BYTES_MAX. So REMO_TX_ITEMS_MAX suffices for 63 pushes, or 62 pops.
  *          The request of a commit has 8 bytes, 40 for each counter that changes, 32 for each pop, 32 and its
  *          length for each push, and at most 32 for the expected element. So REMO_RPC_BYTES_MAX suffices for
  *          36 pushes of 80 bytes. An element of REMO_TX_QUEUE_VALUE_BYTES_MAX leaves 56 bytes for the other
@@ -43,9 +43,9 @@
  *          remo_tx_commit or remo_tx_check has returned 0.
  * Conflict: of two transactions that push at the same time, one is in conflict; likewise of two that pop. A
  *          push and a pop are in conflict if the queue is empty; otherwise only if the pop needed 1 more read
- *          (see Cost): the commit of the pop also validates the element that was expected. If the commit is
- *          one call (tx.h), a push of just that element is in conflict: this follows a pop of this node that
- *          has not committed. Otherwise a push into its slot is. A count is in conflict with both.
+ *          (see Cost): the commit of the pop also validates the element that was expected. A push of that
+ *          element is in conflict; it can follow a pop of this node that has not committed. If the commit is
+ *          not one call (tx.h), each push into its slot is in conflict. A count is in conflict with both.
  * Caches:  see structure.h.
  * Failure: if the owner fails, all elements are lost, and calls return -EHOSTDOWN. If another node fails,
  *          its transaction has pushed and popped all its elements, or none: see tx.h.
@@ -53,9 +53,9 @@
  *          changed, and the values that the transaction has read or popped are not confirmed. An element that
  *          was in the queue before has its slot until the commit, even if the transaction pops it. So a
  *          transaction that pops an element and pushes another one cannot commit while the queue is full:
- *          keep room. An element that the transaction has pushed, and pops itself, needs no slot. An element
- *          has its slot until its pop has ended at the owner: that can follow the return of a commit with
- *          changes at several owners.
+ *          keep room. An element that the transaction has pushed, and pops itself, needs no slot. After a
+ *          commit with changes at several owners, the slot of a popped element may become free later than the
+ *          commit returns.
  *          After most errors of a push or pop the transaction is aborted (see the functions): a later
  *          remo_tx_commit returns -ESTALE.
  * Threads: any, concurrently. Each has a transaction object of its own.
