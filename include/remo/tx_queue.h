@@ -11,41 +11,53 @@
  * Use:     remo_tx_queue_open, then remo_channel_wait on
  *          remo_structure_channel(remo_tx_queue_structure(queue)). Open a transaction space (tx.h) with
  *          remo_tx_queue_structure(queue) among its structures. Then push and pop between remo_tx_begin and
- *          remo_tx_commit, or in the function that remo_tx_run calls. If a pop in that function returns
- *          -ENOENT, return 0: the commit then confirms that the queue was empty. See examples/outbox.c.
- *          Change the structure only by the functions below.
+ *          remo_tx_commit, or in the function that remo_tx_run calls. If a pop returns -ENOENT there, choose:
+ *          return 0, and the commit confirms that the queue was empty, for 2 more reads. Or return -ENOENT,
+ *          which aborts the transaction: this suffices if the pop is repeated later (examples/outbox.c).
+ *          remo_tx_run does not repeat a transaction after -ENOSPC: pop elements, or try again later.
+ *          Change the structure by the functions below only.
  * Layout:  share = {item of the front; item of the back; slots for elements}, each aligned to 64 bytes.
  *          Element n is in slot n modulo `capacity`. Its key is n, in 8 bytes; the keys of the front and the
  *          back are 2^64 - 1 and 2^64 - 2. The value of a counter has 8 bytes; an absent counter is 0.
  *          Numbers never wrap around.
  * Cost:    network operations, if this node is not the owner:
  *          - push: 1 read, for the first push of a transaction;
- *          - pop: 2 reads at the same time: the front, and the element that this node expects there. If other
- *            nodes have popped since the last pop of this node, or that pop was not committed, 1 more read
- *            follows. Further pops of a transaction: 1 read each. If the transaction has pushed the element
- *            itself, the reads are one after another;
+ *          - pop: 2 reads at the same time: the front, and the element that this node expects there. It
+ *            expects the one after its last pop. 1 more read follows if other nodes have popped since, or if
+ *            that pop has not committed. Further pops of a transaction: 1 read each. If the transaction has
+ *            pushed the element itself, the reads are not at the same time;
+ *          - count: 2 reads at the same time;
  *          - commit: as tx.h states. If all items of the transaction have one owner: 1 call. So let the
  *            owner of the queue own the rows that change with it: see `owner`.
- *          A push uses two keys of the transaction, and a pop two, or three if the read of the expected
- *          element does not suffice. All pushes of a transaction share the key of the back, and all pops that
- *          of the front.
+ *          Each element is a key of the transaction; so are the back, for all pushes together, and the front,
+ *          for all pops. If 1 more read followed, the expected element is a key too. Its value, if it is
+ *          present, counts in REMO_TX_BYTES_MAX. So REMO_TX_ITEMS_MAX suffices for 63 pushes, or 62 pops.
+ *          The request of a commit has 8 bytes, 40 for each counter that changes, 32 for each pop, 32 and its
+ *          length for each push, and at most 32 for the expected element. So REMO_RPC_BYTES_MAX suffices for
+ *          36 pushes of 80 bytes. An element of REMO_TX_QUEUE_VALUE_BYTES_MAX leaves 56 bytes for the other
+ *          items of that owner.
  *          Memory of each participant: the share, although only that of the owner is in use.
  * Order:   strictly serializable (tx.h). Elements are popped in the order in which the transactions that
  *          pushed them took effect, and those of one transaction in the order of its pushes.
  *          Before the commit, the result of a pop or count is as provisional as that of remo_tx_read: -ENOENT
  *          is certain only when remo_tx_commit or remo_tx_check has returned 0.
  * Conflict: of two transactions that push at the same time, one is in conflict; likewise of two that pop. A
- *          push and a pop are in conflict if the queue is empty; otherwise only if the pop needed a further
- *          read (see Cost). A count is in conflict with both.
+ *          push and a pop are in conflict if the queue is empty; otherwise only if the pop needed 1 more read
+ *          (see Cost): the commit of the pop also validates the element that was expected. A push of that
+ *          element is in conflict; it can follow a pop of this node that has not committed. If the commit is
+ *          not one call (tx.h), each push into its slot is in conflict. A count is in conflict with both.
  * Caches:  see structure.h.
  * Failure: if the owner fails, all elements are lost, and calls return -EHOSTDOWN. If another node fails,
  *          its transaction has pushed and popped all its elements, or none: see tx.h.
- *          A full queue: the commit returns -ENOSPC, and nothing has changed. The elements that the same
- *          transaction pops count as present. So does an element whose pop the owner has not applied yet:
- *          with changes at several owners, the commit can return before that.
- *          If the second of its two changes fails, a push or pop aborts the transaction: a later
- *          remo_tx_commit returns -ESTALE. Causes: the transaction has no room for the key or value, or a
- *          read of an element that it has pushed fails.
+ *          A full queue: if the slot of a new element is not free, the commit returns -ENOSPC. Nothing has
+ *          changed, and the values that the transaction has read or popped are not confirmed. An element that
+ *          was in the queue before has its slot until the commit, even if the transaction pops it. So a
+ *          transaction that pops an element and pushes another one cannot commit while the queue is full:
+ *          keep room. An element that the transaction has pushed, and pops itself, needs no slot. After a
+ *          commit with changes at several owners, the slot of a popped element may become free later than the
+ *          commit returns.
+ *          After most errors of a push or pop the transaction is aborted (see the functions): a later
+ *          remo_tx_commit returns -ESTALE.
  * Threads: any, concurrently. Each has a transaction object of its own.
  * Source:  Storm 5.5 mentions a queue whose head and tail are cached at the caller. Differs in: only the
  *          front is cached. It selects what to read along with the front; the commit validates both.
@@ -83,21 +95,23 @@ REMO_API void remo_tx_queue_close(struct remo_tx_queue *queue);
  * closes it: do not call remo_structure_close. */
 REMO_API struct remo_structure *remo_tx_queue_structure(struct remo_tx_queue *queue);
 
-/* Append an element, when the transaction commits. `value` is copied; it may be NULL if `value_bytes` is 0.
- * Blocks as remo_tx_read. If the queue is full, remo_tx_commit returns -ENOSPC.
+/* Append an element, when the transaction commits. Copied on return; `value` may be NULL if `value_bytes` is
+ * 0. Blocks as remo_tx_read. If the queue is full, remo_tx_commit returns -ENOSPC. After an error that is not
+ * -EINVAL the transaction is aborted, unless the element is longer than value_bytes_max.
  * Errors:
- *   -EMSGSIZE  the element is longer than value_bytes_max, or as remo_tx_put (see Failure)
+ *   -EMSGSIZE  the element is longer than value_bytes_max, or as remo_tx_put
  *   -EINVAL    an argument is NULL, or the queue is not one of the space
- *   others     those of remo_tx_put */
+ *   others     those of remo_tx_read and remo_tx_put */
 REMO_API int remo_tx_queue_push(struct remo_tx *tx, struct remo_tx_queue *queue, const void *value,
                                 size_t value_bytes);
 /* Copy the first element to `value`, and remove it when the transaction commits. *ret_value_bytes (may be
  * NULL) is its length. `value` may be NULL if `cap` is 0; its contents are undefined after an error. Blocks
- * as remo_tx_read_many.
+ * as remo_tx_read_many. After an error that is not -EINVAL or -ENOENT the transaction is aborted, unless the
+ * element is longer than `cap`.
  * Errors:
  *   -ENOENT    the queue is empty; the commit validates that
  *   -EMSGSIZE  the element is longer than `cap`: it is not removed, and *ret_value_bytes is its length. Or as
- *              remo_tx_read and remo_tx_put (see Failure): then *ret_value_bytes is not set
+ *              remo_tx_read and remo_tx_put: then *ret_value_bytes is not set
  *   -EINVAL    an argument is NULL, or the queue is not one of the space
  *   others     those of remo_tx_read_many and remo_tx_put */
 REMO_API int remo_tx_queue_pop(struct remo_tx *tx, struct remo_tx_queue *queue, void *value, size_t cap,

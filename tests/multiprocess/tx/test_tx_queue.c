@@ -392,6 +392,46 @@ static int limits(struct remo_node *node, void *ctx) {
     return close_place(&place);
 }
 
+/* Push `count` elements in one transaction. */
+static int push_many(const struct place *place, uint32_t count, size_t bytes) {
+    static const char value[80];
+    int rc = remo_tx_begin(place->tx);
+    for (uint32_t i = 0; i < count && rc == 0; i++)
+        rc = remo_tx_queue_push(place->tx, place->queue, value, bytes);
+    return rc ? rc : remo_tx_commit(place->tx);
+}
+
+/* Pop `count` elements in one transaction. The last pop has the result `expected`. */
+static int pop_many(const struct place *place, uint32_t count, int expected) {
+    char value[80];
+    CHECK_OK(remo_tx_begin(place->tx));
+    for (uint32_t i = 1; i <= count; i++)
+        CHECK_CODE(remo_tx_queue_pop(place->tx, place->queue, value, sizeof value, NULL),
+                   i < count ? 0 : expected);
+    CHECK_CODE(remo_tx_commit(place->tx), expected == 0 ? 0 : -ESTALE);
+    return 0;
+}
+
+/* The limits that the header states. Node 0 pops, so that node 1 expects another element. */
+static int many(struct remo_node *node, void *ctx) {
+    struct place place;
+    (void)ctx;
+    CHECK(open_place(node, NULL, &place) == 0);
+    if (remo_node_rank(node) == 1) {
+        CHECK_OK(push_many(&place, 36, 80));
+        CHECK_CODE(push_many(&place, 37, 80), -EMSGSIZE);
+        CHECK_OK(push_many(&place, 63, 8));
+        CHECK_CODE(push_many(&place, 64, 8), -ENOBUFS);
+        CHECK_CODE(remo_tx_commit(place.tx), -ESTALE);
+    }
+    CHECK_OK(cluster_meet());
+    CHECK(remo_node_rank(node) != 0 || pop_many(&place, 1, 0) == 0);
+    CHECK_OK(cluster_meet());
+    CHECK(remo_node_rank(node) != 1 || pop_many(&place, 63, -ENOBUFS) == 0);
+    CHECK(remo_node_rank(node) != 1 || pop_many(&place, 63, 0) == 0); /* it expects the first element now */
+    return close_place(&place);
+}
+
 /* ---- conflicts ---- */
 
 /* Push element 2, of another transaction object, before the commit of a transaction that has popped. */
@@ -407,8 +447,8 @@ static int push_before_commit(const struct place *place, struct remo_tx *other, 
     return 0;
 }
 
-/* A push and a pop of a queue that is not empty are in conflict only if an earlier pop has not committed: then
- * the transaction expects the element that is pushed meanwhile. */
+/* A push and a pop of a queue that is not empty are in conflict only if an earlier pop has not committed:
+ * then the transaction expects the element that is pushed meanwhile. */
 static int push_beside_pop(const struct place *place, struct remo_tx *other) {
     struct remo_tx_conflict conflict;
     struct worker worker = {.place = *place, .element = 1};
@@ -700,6 +740,7 @@ static const struct cluster_test tests[] = {
     CLUSTER_TEST_NAMED("small sizes", sizes, 2, .ctx = (void *)3),
     CLUSTER_TEST(within, 2),
     CLUSTER_TEST(limits, 2),
+    CLUSTER_TEST(many, 2),
     CLUSTER_TEST(conflicts, 2),
     CLUSTER_TEST(costs, 2),
     CLUSTER_TEST(moves, 3),
