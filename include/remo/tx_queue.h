@@ -15,7 +15,7 @@
  *          return 0, and the commit confirms that the queue was empty, for 2 more reads. Or return -ENOENT,
  *          which aborts the transaction: this suffices if the pop is repeated later (examples/outbox.c).
  *          remo_tx_run does not repeat a transaction after -ENOSPC: pop elements, or try again later.
- *          Change the structure by the functions below only.
+ *          Change the structure only by the functions below.
  * Layout:  share = {item of the front; item of the back; slots for elements}, each aligned to 64 bytes.
  *          Element n is in slot n modulo `capacity`. Its key is n, in 8 bytes; the keys of the front and the
  *          back are 2^64 - 1 and 2^64 - 2. The value of a counter has 8 bytes; an absent counter is 0.
