@@ -32,25 +32,36 @@ static int execute_here(struct remo_tx *tx, const char *request, size_t bytes,
     return rc;
 }
 
-/* Start the call of the owner, which may not have opened the space yet. */
+/* Start the call again until the owner has opened the space. */
+static __attribute__((noinline)) int start_later(struct remo_tx *tx) {
+    uint64_t deadline_ns = remo__deadline(tx->call.timeout_ns);
+    int rc;
+    do {
+        tx->call.timeout_ns = remo__remaining_ns(deadline_ns);
+        if (tx->call.timeout_ns == 0)
+            return remo__fail(-ETIMEDOUT, "node %u has not opened the space: nothing has changed",
+                              tx->call.node);
+        rc = remo__tx_serve(tx->space);
+        if (rc == 0)
+            rc = remo_rpc_start(tx->space->rpc, &tx->call);
+    } while (rc == -EAGAIN);
+    return rc;
+}
+
 static int start(struct remo_tx *tx, uint32_t owner, size_t bytes) {
     struct remo_tx_space *space = tx->space;
-    uint64_t timeout_ns = space->node->op_timeout_ns, deadline_ns = remo__deadline(timeout_ns);
-    int rc = remo__tx_check_waits(space);
     tx->call = (struct remo_rpc_op){.node = owner,
                                     .number = REMO__TX_EXECUTE,
                                     .request = tx->request,
                                     .request_bytes = bytes,
                                     .reply = &tx->found,
                                     .reply_cap = sizeof tx->found,
-                                    .timeout_ns = timeout_ns,
+                                    .timeout_ns = space->node->op_timeout_ns,
                                     .fate = REMO_RPC_NOT_SENT};
-    while (rc == 0 && (rc = remo_rpc_start(space->rpc, &tx->call)) == -EAGAIN) {
-        rc = remo__remaining_ns(deadline_ns) > 0 ? remo__tx_serve(space) : -ETIMEDOUT;
-        if (rc == -ETIMEDOUT)
-            remo__fail(rc, "node %u has not opened the space: nothing has changed", owner);
-    }
-    return rc;
+    int rc = remo__tx_check_waits(space);
+    if (rc == 0)
+        rc = remo_rpc_start(space->rpc, &tx->call);
+    return remo__unlikely(rc == -EAGAIN) ? start_later(tx) : rc;
 }
 
 static enum remo_tx_fate fate_of(const struct remo_rpc_op *call) {
@@ -69,7 +80,7 @@ static enum remo_tx_fate fate_of(const struct remo_rpc_op *call) {
 static int execute_there(struct remo_tx *tx, uint32_t owner, size_t bytes, enum remo__tx_answer *ret_answer) {
     int rc = start(tx, owner, bytes);
     if (rc == 0)
-        rc = remo_rpc_wait_for(&tx->call, tx->space->node->op_timeout_ns);
+        rc = remo_rpc_wait_for(&tx->call, tx->call.timeout_ns);
     tx->fate = fate_of(&tx->call);
     if (rc == -EINPROGRESS)
         return remo__fail(-ETIMEDOUT,
