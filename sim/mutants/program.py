@@ -148,7 +148,12 @@ class Workshop:
 
     def _call(self, command):
         result = subprocess.run(
-            command, cwd=self.build.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            command,
+            cwd=self.build.folder,
+            env={**os.environ, "CCACHE_DISABLE": "1"},  # it would find nothing: the folder is a new one
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
         )
         if result.returncode != 0:
             raise CompileError(re.sub("\x1b\\[[0-9;]*[mK]", "", result.stdout))
