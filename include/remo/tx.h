@@ -49,7 +49,8 @@
  *          owner of changed items that is not the node that runs the transaction. If both nodes fail
  *          together, the remaining owners abort the transaction, unless one of them has applied it. A lookup
  *          at the decider may have returned the changes before the decider failed.
- *          If an owner fails before it has prepared, the commit returns -EHOSTDOWN, and nothing has changed.
+ *          If an owner fails before it has prepared, or before keys of it that were only read are validated,
+ *          the commit returns -EHOSTDOWN, and nothing has changed.
  *          If the decider fails later, the commit waits until all nodes have detected this, and returns
  *          -EHOSTDOWN. The transaction is committed, unless this node has lost all other nodes because it
  *          counts as failed for them. If the others do not detect the failure of the decider within

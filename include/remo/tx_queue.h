@@ -5,7 +5,7 @@
  *          the number in the back, and increments the back. A pop deletes the element whose number is in the
  *          front, and increments the front. Both take effect when their transaction commits, together with
  *          its changes of tables and other queues. So an element is pushed only if the transaction's other
- *          changes take effect, and it is popped exactly once.
+ *          changes take effect, and it is popped at most once.
  *          The queue of queue.h differs: it is not part of a transaction, its elements are distributed over
  *          all nodes, and its calls can wait.
  * Use:     remo_tx_queue_open, then remo_channel_wait on

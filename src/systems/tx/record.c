@@ -1,4 +1,4 @@
-/* record.c - the owner's side of transactions with changes at several owners: it prepares its part, keeps a
+/* record.c - the owner's side of transactions with changes and several owners: it prepares its part, keeps a
  * record of it, and finishes it when the coordinator sends the outcome, or resolve.c has found it.
  * Invariant: from PREPARE to the end of the record, the items of its changes are locked or reserved. */
 #include <errno.h>

@@ -3,7 +3,7 @@
  *   tx_queue.c    a structure of its own: a queue, and the transactions that push and pop
  *   tx.c          open and close, begin and end, repetition
  *   commit.c      commit, at the node that runs the transaction: the coordinator
- *   coordinate.c  the same, if items of several owners change
+ *   coordinate.c  the same, if the items have several owners
  *   finish.c      the end of such a commit
  *   request.c     the requests of a commit, and its results
  *   validate.c    validation
@@ -21,7 +21,7 @@
 #include "systems/tx/structure.h"
 
 #define REMO__TX_NONE UINT32_MAX
-/* Transactions with changes at several owners that one node commits at the same time. */
+/* Transactions with changes and several owners that a node commits at the same time, in a space. */
 #ifdef REMO_SIM_SMALL
 #define REMO__TX_COMMITS_MAX 2u
 #else
@@ -81,7 +81,7 @@ struct remo__tx_conflict {
     uint32_t kind; /* enum remo_tx_conflict_kind */
 };
 
-/* Identifies a transaction with changes at several owners. */
+/* Identifies a transaction with changes and several owners. */
 struct remo__tx_id {
     uint64_t sequence; /* ascending, for each coordinator and number */
     uint32_t coordinator;
@@ -288,7 +288,7 @@ bool remo__tx_continue_all(struct remo_tx_space *space);
 
 /* ---- coordinate.c ---- */
 
-/* Commit a transaction that changes items of several owners, and set its fate if it is not NOT_COMMITTED. */
+/* Commit a transaction with changes and several owners, and set its fate. */
 int remo__tx_coordinate(struct remo_tx *tx);
 /* Wait until the fate of such a commit is not PENDING any more. Errors: -ETIMEDOUT, and those of
  * remo_rpc_serve. */
