@@ -219,8 +219,10 @@ enum remo_tx_fate {
 /* Wait until the fate of the last transaction is not PENDING. Call it after an error of remo_tx_commit or
  * remo_tx_run, if it matters whether the transaction is committed. If all owners are up, the fate is not
  * UNKNOWN. Blocks only if the commit returned -ETIMEDOUT, and for `timeout_ns` at most; may be repeated.
- * After remo_tx_begin, the fate is that of the new transaction. *ret_fate is set after errors too, except
- * -EINVAL and -EBUSY. No network operation.
+ * After remo_tx_begin, the fate is that of the new transaction. While it is PENDING, and the keys have
+ * several owners, the commit counts as one that runs (see Locks), until remo_tx_settle returns 0,
+ * remo_tx_begin or remo_tx_close. *ret_fate is set after errors too, except -EINVAL and -EBUSY. No network
+ * operation.
  * Errors:
  *   -EINVAL     an argument is NULL
  *   -EBUSY      the transaction has not ended
