@@ -131,7 +131,8 @@ static void excuse_failed_slots(void) {
 }
 
 /* Until all nodes have detected a failure, a node may find the queue empty at a slot that its peers skip.
- * Forget these calls. */
+ * Forget these pops. A push that found the queue full then is kept: before the failure it may have claimed a
+ * slot of the failed node, at which earlier pops waited. */
 static void forget_early_empty(void) {
     uint64_t first = HISTORY_NEVER, settled = atomic_load(&kills_run->settled_ns);
     for (uint32_t i = 0; i < kills_run->victim_count; i++) {
@@ -140,7 +141,8 @@ static void forget_early_empty(void) {
     }
     for (uint32_t i = 0; i < merged.count; i++) {
         struct call *call = &merged.calls[i];
-        if (call->code != 0 && call->end < HISTORY_NONE && call->end >= first && call->begin <= settled)
+        if (call->function == QUEUE_POP && call->code != 0 && call->end < HISTORY_NONE && call->end >= first
+            && call->begin <= settled)
             call->end = HISTORY_NONE;
     }
 }
