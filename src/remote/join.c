@@ -81,13 +81,14 @@ static int find_ended(struct remo_node *node) {
     return 0;
 }
 
-/* Wait until all nodes have joined. Without the launcher's folder there is no record to poll. */
+/* Wait until all nodes have joined. Without the launcher's folder there is no record to poll. If a node fails
+ * because another one ended before it joined, that end is the cause to report. */
 static int wait_all_up(struct remo_node *node, uint64_t deadline) {
     int rc;
     do {
         uint64_t poll_at = node->roster->job_dir ? remo__deadline(ENDED_POLL_NS) : REMO_FOREVER;
         rc = remo__wait(node, all_up, node, remo__min(poll_at, deadline));
-        int ended = rc == -ETIMEDOUT ? find_ended(node) : 0;
+        int ended = rc == -ETIMEDOUT || rc == -EHOSTDOWN ? find_ended(node) : 0;
         if (ended != 0)
             return ended;
     } while (rc == -ETIMEDOUT && remo__remaining_ns(deadline) > 0);
