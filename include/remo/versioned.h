@@ -47,9 +47,9 @@
 
 REMO_BEGIN
 
-#define REMO_VERSIONED_BYTES_MAX (1u << 20)  /* of an object */
+#define REMO_VERSIONED_BYTES_MAX (1u << 20)   /* of an object */
 #define REMO_VERSIONED_OBJECTS_MAX (1u << 23) /* of an owner */
-#define REMO_VERSIONED_NEWEST UINT64_MAX     /* as a version: the newest one */
+#define REMO_VERSIONED_NEWEST UINT64_MAX      /* as a version: the newest one */
 
 struct remo_versioned;
 

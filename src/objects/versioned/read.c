@@ -1,0 +1,448 @@
+/* read.c - reads of objects. A read copies an extent to a private buffer, and finds the state there.
+ * Invariant: an extent is used only if its location came from the directory during the call, or its head does
+ * not have the superseded mark. Otherwise its object may have changed in another extent. */
+#include <stdlib.h>
+
+#include "objects/versioned/versioned.h"
+
+/* Reads of remo_versioned_read_many at the same time. */
+#ifdef REMO_SIM_SMALL
+#define WINDOW 2u
+#else
+#define WINDOW 16u
+#endif
+
+/* A read of one object. */
+struct get {
+    struct remo_versioned *versioned;
+    struct remo__thread *thread;
+    struct remo__versioned_peer *peer;
+    uint32_t owner, object;
+    uint64_t at;       /* the version */
+    uint64_t location; /* of the extent; 0: ask the directory */
+    _Atomic uint64_t *known;
+    bool is_fresh;    /* the location came from the directory during this call */
+    bool is_older;    /* the location came from a later extent of the object */
+    bool is_in_order; /* the copy was made of mapped memory, in order */
+    struct remo__versioned_buffer *buffer;
+    struct remo_ack ack;
+};
+
+/* Results of a step of a get. */
+enum { DONE, AGAIN };
+
+/* ---- buffers ---- */
+
+static struct remo__versioned_buffer *take_buffer(struct remo_versioned *versioned,
+                                                  const struct remo__thread *thread) {
+    struct remo__versioned_buffer *buffer = versioned->buffers[thread->index];
+    if (remo__likely(buffer != NULL)) {
+        versioned->buffers[thread->index] = buffer->next;
+        return buffer;
+    }
+    buffer = malloc(offsetof(struct remo__versioned_buffer, image) + versioned->shape.extent_bytes);
+    if (!buffer)
+        remo__fail(-ENOMEM, "no memory for a read of %s", remo_channel_name(versioned->region->channel));
+    return buffer;
+}
+
+static void put_buffer(struct remo_versioned *versioned, const struct remo__thread *thread,
+                       struct remo__versioned_buffer *buffer) {
+    buffer->next = versioned->buffers[thread->index];
+    versioned->buffers[thread->index] = buffer;
+}
+
+/* ---- what this node knows of an owner ---- */
+
+static void learn_version(struct remo__versioned_peer *peer, uint64_t version) {
+    uint64_t known = atomic_load_explicit(&peer->version, memory_order_relaxed);
+    while (remo__unlikely(known < version)
+           && !atomic_compare_exchange_weak_explicit(&peer->version, &known, version, memory_order_relaxed,
+                                                     memory_order_relaxed))
+        continue;
+}
+
+/* Return the known locations of an owner's objects, or NULL, with a sentence. */
+static _Atomic uint64_t *locations_of(struct remo_versioned *versioned, struct remo__versioned_peer *peer) {
+    _Atomic uint64_t *locations = atomic_load_explicit(&peer->locations, memory_order_acquire), *none = NULL;
+    if (remo__likely(locations != NULL))
+        return locations;
+    locations = calloc(versioned->shape.objects, sizeof locations[0]);
+    if (!locations) {
+        remo__fail(-ENOMEM, "no memory for the locations of %u objects of %s", versioned->shape.objects,
+                   remo_channel_name(versioned->region->channel));
+        return NULL;
+    }
+    if (atomic_compare_exchange_strong(&peer->locations, &none, locations))
+        return locations;
+    free(locations); /* another thread was first */
+    return none;
+}
+
+/* ---- network ---- */
+
+static int find(const struct get *get, uint64_t offset, struct remo__ref *ret_ref) {
+    return remo__memory_find(get->versioned->region->memory, get->thread, get->owner, offset, ret_ref);
+}
+
+static int read_word(const struct get *get, uint64_t offset, uint64_t *ret_word) {
+    struct remo__ref ref;
+    int rc = find(get, offset, &ref);
+    return rc == 0 ? remo__read(ref, ret_word, 8, NULL) : rc;
+}
+
+static int read_version(const struct get *get, uint64_t *ret_version) {
+    int rc = read_word(get, 0, ret_version);
+    if (rc == 0)
+        learn_version(get->peer, *ret_version);
+    return rc;
+}
+
+static int fail_damaged(const struct get *get) {
+    return remo__fail(-EPROTO, "the memory of %s at node %u has no valid object %u",
+                      remo_channel_name(get->versioned->region->channel), get->owner, get->object);
+}
+
+static bool is_location(const struct get *get) {
+    return remo__versioned_extent(get->location) < get->versioned->shape.extents
+           && remo__versioned_generation(get->location) > 0;
+}
+
+static uint64_t extent_at(const struct get *get) {
+    return remo__versioned_extent_at(&get->versioned->shape, remo__versioned_extent(get->location));
+}
+
+/* Copy an extent of mapped memory in order: the head, all that it counts, and the head again. The copy is
+ * whole if the generation is the same. */
+static int copy_in_order(struct get *get, struct remo__ref ref) {
+    const struct remo__versioned_shape *shape = &get->versioned->shape;
+    struct remo__versioned_image *image = &get->buffer->image;
+    uint64_t again = 0;
+    int rc = remo__read(ref, &image->header, sizeof image->header, NULL);
+    uint64_t words = remo__min(remo__versioned_used(image->header.head), shape->log_words);
+    if (rc == 0)
+        rc = remo__read(remo__ref_after(ref, sizeof image->header), image->contents,
+                        shape->base_bytes + 8 * words, NULL);
+    if (rc == 0)
+        rc = remo__read(ref, &again, sizeof again, NULL);
+    if (rc == 0 && remo__versioned_generation(again) != remo__versioned_generation(image->header.head))
+        image->header.head = again; /* the extent was used again */
+    return rc;
+}
+
+/* Copy the extent. With an ack, the copy is in place when the ack is complete. */
+static int copy(struct get *get, struct remo_ack *ack) {
+    struct remo__ref ref;
+    int rc = find(get, extent_at(get), &ref);
+    if (rc != 0)
+        return rc;
+    get->is_in_order = remo__ref_mapped(ref) != NULL;
+    if (get->is_in_order)
+        return copy_in_order(get, ref);
+    return remo__read(ref, &get->buffer->image, get->versioned->shape.extent_bytes, ack);
+}
+
+/* ---- one object ---- */
+
+/* The extent has been used again. */
+static int restart(struct get *get) {
+    if (get->is_older)
+        return remo__fail(-ESTALE,
+                          "version %llu of object %u of %s at node %u is not retained any more; read a newer "
+                          "one, or open it with a larger retain",
+                          (unsigned long long)get->at, get->object,
+                          remo_channel_name(get->versioned->region->channel), get->owner);
+    get->location = 0;
+    return AGAIN;
+}
+
+/* Continue with the extent that the object had before. */
+static int go_back(struct get *get) {
+    get->location = get->buffer->image.header.previous;
+    get->is_older = true;
+    return is_location(get) ? AGAIN : fail_damaged(get);
+}
+
+/* A part of the copy is not whole. Return 0 if the extent has not been used again: then the part was
+ * not yet written when it was read. */
+static int confirm(struct get *get) {
+    uint64_t head;
+    int rc = read_word(get, extent_at(get), &head);
+    if (rc != 0)
+        return rc;
+    return remo__versioned_generation(head) == remo__versioned_generation(get->location) ? DONE
+                                                                                         : restart(get);
+}
+
+/* Leave a commit out that is not visible yet. */
+static int leave_out_pending(struct get *get, struct remo__versioned_state *state) {
+    uint64_t version;
+    if (!state->is_pending || get->at != REMO_VERSIONED_NEWEST
+        || state->version <= atomic_load_explicit(&get->peer->version, memory_order_relaxed))
+        return 0;
+    int rc = read_version(get, &version);
+    if (rc == 0 && state->version > version) {
+        state->version = state->version_before;
+        state->words = state->words_before;
+    }
+    return rc;
+}
+
+/* Use the copy of the extent. Returns DONE, AGAIN, or an error. */
+static int use_copy(struct get *get, void *value, uint64_t *ret_version) {
+    const struct remo__versioned_image *image = &get->buffer->image;
+    struct remo__versioned_state state;
+    int rc = DONE;
+    switch (remo__versioned_judge(&get->versioned->shape, image, get->object,
+                                  remo__versioned_generation(get->location), get->at, !get->is_in_order,
+                                  &state)) {
+    case REMO__VERSIONED_REUSED: return restart(get);
+    case REMO__VERSIONED_LATER: return go_back(get);
+    case REMO__VERSIONED_DAMAGED:
+        rc = get->is_in_order ? DONE : confirm(get);
+        return rc == DONE ? fail_damaged(get) : rc;
+    case REMO__VERSIONED_STATE: break;
+    }
+    if (image->header.head & REMO__VERSIONED_SUPERSEDED && !get->is_fresh && !get->is_older) {
+        get->location = 0;
+        return AGAIN;
+    }
+    if (state.is_cut)
+        rc = confirm(get);
+    if (rc == DONE)
+        rc = leave_out_pending(get, &state);
+    if (rc != DONE)
+        return rc;
+    remo__versioned_apply(&get->versioned->shape, image, state.words, value);
+    learn_version(get->peer, state.version);
+    *ret_version = state.version;
+    return DONE;
+}
+
+/* Start to ask the directory. */
+static int ask_directory(struct get *get, struct remo_ack *ack) {
+    struct remo__ref ref;
+    int rc = find(get, remo__versioned_directory_at(get->object), &ref);
+    get->is_fresh = true;
+    return rc == 0 ? remo__read(ref, &get->location, sizeof get->location, ack) : rc;
+}
+
+/* Use the answer of the directory. */
+static int use_location(struct get *get) {
+    if (!is_location(get))
+        return fail_damaged(get);
+    atomic_store_explicit(get->known, get->location, memory_order_relaxed);
+    return 0;
+}
+
+static int fail_outrun(const struct get *get) {
+    return remo__fail(-ETIMEDOUT,
+                      "node %u moves the objects of %s faster than they can be read; open it with a larger "
+                      "retain or log_bytes",
+                      get->owner, remo_channel_name(get->versioned->region->channel));
+}
+
+/* Read the extent, and its location before that if it is not known. */
+static int try_get(struct get *get, void *value, uint64_t *ret_version) {
+    int rc = 0;
+    if (get->location == 0) {
+        rc = ask_directory(get, NULL);
+        if (rc == 0)
+            rc = use_location(get);
+    }
+    if (rc == 0)
+        rc = copy(get, NULL);
+    return rc == 0 ? use_copy(get, value, ret_version) : rc;
+}
+
+/* Repeat until the object was read. */
+static int run_get(struct get *get, void *value, uint64_t *ret_version) {
+    uint64_t deadline_ns = 0;
+    for (;;) {
+        int rc = try_get(get, value, ret_version);
+        if (rc != AGAIN)
+            return rc;
+        if (deadline_ns == 0)
+            deadline_ns = remo__deadline(get->versioned->region->node->op_timeout_ns);
+        else if (remo__remaining_ns(deadline_ns) == 0)
+            return fail_outrun(get);
+    }
+}
+
+/* ---- the calls ---- */
+
+static int begin(struct remo_versioned *versioned, uint32_t owner, struct get *ret_get) {
+    *ret_get = (struct get){.versioned = versioned, .owner = owner, .ack = REMO_ACK_INIT};
+    if (owner >= versioned->region->nodes || !remo_nodeset_has(&versioned->owners, owner))
+        return remo__fail(-EINVAL, "cannot read from node %u: it is not an owner of %s", owner,
+                          remo_channel_name(versioned->region->channel));
+    ret_get->thread = remo__thread(versioned->region->node);
+    ret_get->peer = &versioned->peers[owner];
+    return ret_get->thread ? 0 : remo__last_code();
+}
+
+static int check_object(const struct remo_versioned *versioned, uint32_t object, const void *value) {
+    if (object >= versioned->shape.objects)
+        return remo__fail(-EINVAL, "cannot read object %u of %s: the last one is %u", object,
+                          remo_channel_name(versioned->region->channel), versioned->shape.objects - 1);
+    return value ? 0
+                 : remo__fail(-EINVAL, "cannot read object %u of %s: the value is NULL", object,
+                              remo_channel_name(versioned->region->channel));
+}
+
+/* Begin to read an object: take a buffer, and the location if it is known. The caller ends it. */
+static int begin_get(struct remo_versioned *versioned, uint32_t owner, uint32_t object, uint64_t version,
+                     struct get *ret_get) {
+    int rc = begin(versioned, owner, ret_get);
+    if (rc != 0)
+        return rc;
+    _Atomic uint64_t *locations = locations_of(versioned, ret_get->peer);
+    if (!locations)
+        return remo__last_code();
+    ret_get->object = object;
+    ret_get->at = version;
+    ret_get->known = &locations[object];
+    ret_get->location = atomic_load_explicit(ret_get->known, memory_order_relaxed);
+    ret_get->buffer = take_buffer(versioned, ret_get->thread);
+    return ret_get->buffer ? 0 : remo__last_code();
+}
+
+static void end_get(struct get *get) {
+    if (get->buffer)
+        put_buffer(get->versioned, get->thread, get->buffer);
+}
+
+/* Return an error if the owner has not reached the version. */
+static int check_version(const struct get *get) {
+    uint64_t version = atomic_load_explicit(&get->peer->version, memory_order_relaxed);
+    if (get->at <= version || get->at == REMO_VERSIONED_NEWEST)
+        return 0;
+    int rc = read_version(get, &version);
+    if (rc == 0 && get->at > version)
+        rc = remo__fail(-EINVAL, "cannot read version %llu of %s at node %u: its version is %llu",
+                        (unsigned long long)get->at, remo_channel_name(get->versioned->region->channel),
+                        get->owner, (unsigned long long)version);
+    return rc;
+}
+
+int remo_versioned_read_at(struct remo_versioned *versioned, uint32_t owner, uint32_t object,
+                           uint64_t version, void *value, uint64_t *ret_version) {
+    REMO__REQUIRE(versioned);
+    struct get get = {0};
+    uint64_t found = 0;
+    int rc = check_object(versioned, object, value);
+    if (rc == 0)
+        rc = begin_get(versioned, owner, object, version, &get);
+    if (rc == 0)
+        rc = check_version(&get);
+    if (rc == 0)
+        rc = run_get(&get, value, &found);
+    end_get(&get);
+    if (rc == 0 && ret_version)
+        *ret_version = found;
+    return rc;
+}
+
+int remo_versioned_read(struct remo_versioned *versioned, uint32_t owner, uint32_t object, void *value,
+                        uint64_t *ret_version) {
+    return remo_versioned_read_at(versioned, owner, object, REMO_VERSIONED_NEWEST, value, ret_version);
+}
+
+int remo_versioned_version(struct remo_versioned *versioned, uint32_t owner, uint64_t *ret_version) {
+    REMO__REQUIRE(versioned);
+    REMO__REQUIRE(ret_version);
+    struct get get;
+    int rc = begin(versioned, owner, &get);
+    return rc == 0 ? read_version(&get, ret_version) : rc;
+}
+
+/* ---- several objects ---- */
+
+/* Wait for the operations of all gets, even after an error, because they use this thread's stack. */
+static int settle(struct get *gets, uint32_t count, int rc) {
+    for (uint32_t i = 0; i < count; i++) {
+        struct remo_ack *ack = &gets[i].ack;
+        int one = 0;
+        if (remo__ack_pending(ack) || ack->status != 0)
+            one = remo__ack_settle(ack, gets[i].versioned->region->node->op_timeout_ns);
+        *ack = (struct remo_ack)REMO_ACK_INIT;
+        rc = rc == 0 ? one : rc;
+    }
+    return rc;
+}
+
+/* Ask the directory for all locations that are not known, at the same time. */
+static int locate(struct get *gets, uint32_t count) {
+    int rc = 0;
+    remo__cork(gets[0].thread);
+    for (uint32_t i = 0; i < count && rc == 0; i++)
+        if (gets[i].location == 0)
+            rc = ask_directory(&gets[i], &gets[i].ack);
+    remo__uncork(gets[0].thread);
+    rc = settle(gets, count, rc);
+    for (uint32_t i = 0; i < count && rc == 0; i++)
+        if (gets[i].is_fresh)
+            rc = use_location(&gets[i]);
+    return rc;
+}
+
+/* Copy all extents at the same time. */
+static int copy_all(struct get *gets, uint32_t count) {
+    int rc = 0;
+    remo__cork(gets[0].thread);
+    for (uint32_t i = 0; i < count && rc == 0; i++)
+        rc = copy(&gets[i], &gets[i].ack);
+    remo__uncork(gets[0].thread);
+    return settle(gets, count, rc);
+}
+
+/* Read up to WINDOW objects as of `version`. */
+static int read_window(struct remo_versioned *versioned, uint32_t owner, uint64_t version,
+                       struct remo_versioned_item *items, uint32_t count) {
+    struct get gets[WINDOW] = {0};
+    int rc = 0;
+    for (uint32_t i = 0; i < count && rc == 0; i++)
+        rc = begin_get(versioned, owner, items[i].object, version, &gets[i]);
+    if (rc == 0)
+        rc = locate(gets, count);
+    if (rc == 0)
+        rc = copy_all(gets, count);
+    for (uint32_t i = 0; i < count && rc == 0; i++) {
+        rc = use_copy(&gets[i], items[i].value, &items[i].version);
+        if (rc == AGAIN)
+            rc = run_get(&gets[i], items[i].value, &items[i].version);
+    }
+    for (uint32_t i = 0; i < count; i++)
+        end_get(&gets[i]);
+    return rc;
+}
+
+static int read_all(struct remo_versioned *versioned, uint32_t owner, uint64_t version,
+                    struct remo_versioned_item *items, uint32_t count) {
+    int rc = 0;
+    for (uint32_t i = 0; i < count && rc == 0; i += WINDOW)
+        rc = read_window(versioned, owner, version, items + i, (uint32_t)remo__min(WINDOW, count - i));
+    return rc;
+}
+
+int remo_versioned_read_many(struct remo_versioned *versioned, uint32_t owner,
+                             struct remo_versioned_item *items, uint32_t count, uint64_t *ret_version) {
+    REMO__REQUIRE(versioned);
+    REMO__REQUIRE(items);
+    uint64_t version = 0, deadline_ns = remo__deadline(versioned->region->node->op_timeout_ns);
+    int rc = 0;
+    for (uint32_t i = 0; i < count && rc == 0; i++)
+        rc = check_object(versioned, items[i].object, items[i].value);
+    if (rc != 0)
+        return rc;
+    do {
+        rc = remo_versioned_version(versioned, owner, &version);
+        if (rc == 0)
+            rc = read_all(versioned, owner, version, items, count);
+    } while (rc == -ESTALE && remo__remaining_ns(deadline_ns) > 0);
+    if (rc == -ESTALE)
+        rc = remo__fail_more(-ETIMEDOUT, "reading %u objects", count);
+    if (rc == 0 && ret_version)
+        *ret_version = version;
+    return rc;
+}
