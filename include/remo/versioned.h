@@ -17,8 +17,8 @@
  *          read: - 1 read of the extent if this node has read the object before; 2 the first time; 3
  *                  after the object has moved;
  *                - 1 read of 8 bytes more if the object is being changed;
- *                - in mapped memory each read of an extent is 3: header, contents, and the header's
- *                  word again;
+ *                - in mapped memory a read of an extent is 2 or 3: the object, its records if there
+ *                  are any, and the extent's first word again;
  *          read_many: 1 read of the version, and then the reads of all objects at the same time;
  *          read_at: the same as a read; 1 read more for each time that the object has moved since.
  *          Extents larger than 8 KiB may be split, as in region.h.

@@ -112,17 +112,16 @@ static uint64_t extent_at(const struct get *get) {
     return remo__versioned_extent_at(&get->versioned->shape, remo__versioned_extent(get->location));
 }
 
-/* Copy an extent of mapped memory in order: the head, all that it counts, and the head again. The copy is
- * whole if the generation is the same. */
-static int copy_in_order(struct get *get, struct remo__ref ref) {
+/* Copy an extent of mapped memory in order: header and base, then the records that the head counts, and the
+ * head again. The copy is whole if the generation is the same. */
+static int copy_in_order(const struct get *get, struct remo__ref ref) {
     const struct remo__versioned_shape *shape = &get->versioned->shape;
     struct remo__versioned_image *image = &get->buffer->image;
-    uint64_t again = 0;
-    int rc = remo__read(ref, &image->header, sizeof image->header, NULL);
+    uint64_t again = 0, records = sizeof image->header + shape->base_bytes;
+    int rc = remo__read(ref, image, records, NULL);
     uint64_t words = remo__min(remo__versioned_used(image->header.head), shape->log_words);
-    if (rc == 0)
-        rc = remo__read(remo__ref_after(ref, sizeof image->header), image->contents,
-                        shape->base_bytes + 8 * words, NULL);
+    if (rc == 0 && words > 0)
+        rc = remo__read(remo__ref_after(ref, records), (char *)image + records, 8 * words, NULL);
     if (rc == 0)
         rc = remo__read(ref, &again, sizeof again, NULL);
     if (rc == 0 && remo__versioned_generation(again) != remo__versioned_generation(image->header.head))
