@@ -198,7 +198,7 @@ static const struct disagreement {
     {"versioned participants", versioned_groups, close_versioned, {"nodes 0-1", "nodes 0-2"}},
     {"versioned owners", versioned_owners, close_versioned, {"node 0 on", "node 1 on"}},
     {"versioned objects", versioned_objects, close_versioned, {"(8 of", "(9 of"}},
-    {"versioned object_bytes", versioned_bytes, close_versioned, {"101 bytes", "102 bytes"}},
+    {"versioned object_bytes", versioned_bytes, close_versioned, {"of 101 B", "of 102 B"}},
     {"versioned log_bytes", versioned_log, close_versioned, {"log 2048", "log 4096"}},
     {"versioned retain", versioned_retain, close_versioned, {"retain 5", "retain 6"}},
 };

@@ -1,9 +1,10 @@
 /* test_versioned.c - versioned objects between real nodes: initial zeros, commits of one and of many ranges,
  * objects that move, older versions, several owners and threads, the cost of each call, tasks, wrong
  * arguments. */
-#include "versioned_common.h"
-
 #include "base/random.h"
+#include "objects/versioned/versioned.h"
+
+#include "versioned_common.h"
 
 #define RANGES_MAX 24u /* of a commit */
 
@@ -523,6 +524,84 @@ static int costs_without_move(struct remo_node *node, void *ctx) {
     return close_versioned(versioned);
 }
 
+/* Read a version of an object of old_options. */
+static int version_at_cost(struct remo_versioned *versioned, uint64_t version, uint64_t reads) {
+    unsigned char value[VALUE_BYTES];
+    CHECK_COST(remo_versioned_channel(versioned),
+               CHECK_OK(remo_versioned_read_at(versioned, 0, 0, version, value, NULL)), reads, 0, 0, 0);
+    CHECK(is_value(value, 0, version));
+    return 0;
+}
+
+static int costs_of_versions(struct remo_node *node, void *ctx) {
+    struct remo_versioned *versioned;
+    uint64_t extent = extent_cost(node), last = 5, version = 0;
+    (void)ctx;
+    CHECK(open_versioned(node, &old_options, &versioned) == 0);
+    for (uint64_t i = 1; i <= last && remo_node_rank(node) == 0; i++)
+        CHECK_OK(commit_value(versioned, 0, i, NULL));
+    CHECK_OK(cluster_meet());
+    if (remo_node_rank(node) == 1) {
+        CHECK_OK(remo_versioned_version(versioned, 0, &version));
+        CHECK(version_at_cost(versioned, last, 1 + extent) == 0); /* the first time */
+        for (version = 0; version <= last; version++) {
+            uint64_t moves = version == last ? 0 : last - 1 - version;
+            CHECK(version_at_cost(versioned, version, extent * (1 + moves)) == 0);
+        }
+        CHECK(version_at_cost(versioned, last, extent) == 0);
+    }
+    return close_versioned(versioned);
+}
+
+/* ---- many objects: more than a read of several reads at the same time ---- */
+
+#define MANY 40u
+
+static int commit_to_many(struct remo_versioned *versioned, uint64_t number) {
+    static unsigned char values[MANY][VALUE_BYTES];
+    struct remo_versioned_change changes[MANY];
+    for (uint32_t i = 0; i < MANY; i++) {
+        make_value(values[i], i, number);
+        changes[i] =
+            (struct remo_versioned_change){.object = i, .size_bytes = sizeof values[i], .data = values[i]};
+    }
+    CHECK_OK(remo_versioned_commit(versioned, changes, MANY, NULL));
+    return 0;
+}
+
+/* Each object twice, in different orders. */
+static int read_many_twice(struct remo_versioned *versioned, uint64_t number) {
+    static unsigned char values[2 * MANY][VALUE_BYTES];
+    struct remo_versioned_item items[2 * MANY];
+    uint64_t version = 0;
+    for (uint32_t i = 0; i < 2 * MANY; i++)
+        items[i] = (struct remo_versioned_item){.object = i * 3 % MANY, .value = values[i]};
+    CHECK_OK(remo_versioned_read_many(versioned, 0, items, 2 * MANY, &version));
+    CHECK_EQUAL(version, number);
+    for (uint32_t i = 0; i < 2 * MANY; i++) {
+        CHECK_EQUAL(items[i].version, number);
+        CHECK(is_value(values[i], items[i].object, number));
+    }
+    return 0;
+}
+
+/* Each commit but the first moves all objects, so it uses the only extent that it retains many times. */
+static int many_objects(struct remo_node *node, void *ctx) {
+    const struct remo_versioned_options options = {
+        .objects = MANY, .object_bytes = VALUE_BYTES, .log_bytes = VALUE_BYTES + 24, .retain = 1};
+    struct remo_versioned *versioned;
+    (void)ctx;
+    CHECK(open_versioned(node, &options, &versioned) == 0);
+    for (uint64_t i = 0; i < 10; i++) {
+        CHECK(read_many_twice(versioned, i) == 0);
+        CHECK_OK(cluster_meet());
+        if (remo_node_rank(node) == 0)
+            CHECK(commit_to_many(versioned, i + 1) == 0);
+        CHECK_OK(cluster_meet());
+    }
+    return close_versioned(versioned);
+}
+
 /* ---- tasks: the reads of several tasks of one thread overlap ---- */
 
 #define TASKS 8u
@@ -705,6 +784,24 @@ static int damaged(struct remo_node *node, void *ctx) {
     return close_versioned(versioned);
 }
 
+/* One byte of a base is damaged: seals detect it. Mapped memory has none. */
+static int damaged_base(struct remo_node *node, void *ctx) {
+    const struct remo_versioned_options options = {.objects = 1, .object_bytes = VALUE_BYTES, .retain = 1};
+    struct remo_versioned *versioned;
+    unsigned char value[VALUE_BYTES];
+    (void)ctx;
+    CHECK(open_versioned(node, &options, &versioned) == 0);
+    if (remo_node_rank(node) == 0) {
+        char *memory = remo_channel_memory(remo_versioned_channel(versioned), 0);
+        size_t base_at = versioned->shape.extents_at + sizeof(struct remo__versioned_header);
+        memory[base_at + VALUE_BYTES / 2] ^= 1;
+    }
+    CHECK_OK(cluster_meet());
+    if (remo_node_rank(node) == 1)
+        CHECK_SENTENCE(remo_versioned_read(versioned, 0, 0, value, NULL), -EPROTO, "object 0");
+    return close_versioned(versioned);
+}
+
 int main(int argc, char **argv) {
     static const struct cluster_test tests[] = {
         CLUSTER_TEST(zeros, 3),
@@ -723,9 +820,12 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(owner_threads, 3),
         CLUSTER_TEST(costs, 2),
         CLUSTER_TEST(costs_without_move, 2),
+        CLUSTER_TEST(costs_of_versions, 2),
+        CLUSTER_TEST(many_objects, 3),
         CLUSTER_TEST(tasks, 2),
         CLUSTER_TEST(errors, 2),
         CLUSTER_TEST(damaged, 2),
+        CLUSTER_TEST(damaged_base, 2, .only_on = "ofi"),
         {0},
     };
     return versioned_main(argc, argv, tests);

@@ -5,7 +5,6 @@
 
 #define OBJECTS 8u
 #define TOTAL (1000u * OBJECTS) /* of all units */
-#define READS 150u              /* of each reader */
 
 /* Object 0 counts commits; each commit moves a unit between two of the others. */
 struct unit_value {
@@ -28,12 +27,18 @@ static bool is_whole(const struct unit_value *value) {
 
 struct busy {
     uint32_t log_bytes, retain;
-    uint32_t pause_every; /* commits */
+    uint32_t pause_every, pause_every_over_network; /* commits; 0: no pause */
 };
 
-/* With few extents and no pause, a read over a network would seldom succeed. */
-static struct busy quick = {.log_bytes = 8 * (VALUE_BYTES + 24), .retain = 4000, .pause_every = UINT32_MAX},
-                   few = {.log_bytes = VALUE_BYTES + 24, .retain = 1, .pause_every = 16};
+/* Over a network the owner's process serves reads, and so competes with the thread that commits. With few
+ * extents and no pause, a read would seldom succeed there. */
+static struct busy quick = {.log_bytes = 8 * (VALUE_BYTES + 24),
+                            .retain = 4000,
+                            .pause_every_over_network = 2000},
+                   few = {.log_bytes = VALUE_BYTES + 24,
+                          .retain = 1,
+                          .pause_every = 16,
+                          .pause_every_over_network = 16};
 
 static int open_busy(struct remo_node *node, const struct busy *busy, struct remo_versioned **ret_versioned) {
     struct remo_versioned_options options = {.objects = OBJECTS,
@@ -50,6 +55,7 @@ struct writer {
     struct remo_versioned *versioned;
     struct unit_value values[OBJECTS];
     uint64_t commits;
+    uint32_t pause_every;
 };
 
 static int commit_units(struct writer *self, struct unit_value *first, struct unit_value *second) {
@@ -95,15 +101,28 @@ static int move_unit(struct writer *self) {
     return commit_units(self, giver, taker);
 }
 
+static int begin_writing(struct writer *self, const struct remo_node *node, struct remo_versioned *versioned,
+                         const struct busy *busy) {
+    *self =
+        (struct writer){.versioned = versioned,
+                        .pause_every = is_mapped(node) ? busy->pause_every : busy->pause_every_over_network};
+    return distribute(self);
+}
+
+static int write_step(struct writer *self) {
+    CHECK(move_unit(self) == 0);
+    if (self->pause_every > 0 && self->commits % self->pause_every == 0)
+        cluster_sleep_ms(1);
+    return 0;
+}
+
 /* Commit until `readers` nodes are done. */
-static int write_on(struct remo_versioned *versioned, const struct busy *busy, uint32_t readers) {
-    struct writer writer = {.versioned = versioned};
-    CHECK(distribute(&writer) == 0);
-    while (atomic_load(&shared->done) < readers) {
-        CHECK(move_unit(&writer) == 0);
-        if (writer.commits % busy->pause_every == 0)
-            cluster_sleep_ms(1);
-    }
+static int write_on(const struct remo_node *node, struct remo_versioned *versioned, const struct busy *busy,
+                    uint32_t readers) {
+    struct writer writer;
+    CHECK(begin_writing(&writer, node, versioned, busy) == 0);
+    while (atomic_load(&shared->done) < readers)
+        CHECK(write_step(&writer) == 0);
     return 0;
 }
 
@@ -168,10 +187,10 @@ static int read_version(struct reader *self) {
     return 0;
 }
 
-static int read_on(struct remo_versioned *versioned) {
+static int read_on(const struct remo_node *node, struct remo_versioned *versioned) {
     struct reader reader;
     begin_reading(&reader, versioned);
-    for (uint32_t i = 0; i < READS; i++) {
+    for (uint32_t i = 0, reads = is_mapped(node) ? 3000 : 30; i < reads; i++) {
         CHECK(read_all(&reader) == 0);
         CHECK(read_one(&reader, 0) == 0);
         CHECK(read_version(&reader) == 0);
@@ -185,37 +204,44 @@ static int busy_owner(struct remo_node *node, void *ctx) {
     struct remo_versioned *versioned;
     CHECK(open_busy(node, ctx, &versioned) == 0);
     if (remo_node_rank(node) == 0) {
-        CHECK(write_on(versioned, ctx, remo_node_size(node) - 1) == 0);
+        CHECK(write_on(node, versioned, ctx, remo_node_size(node) - 1) == 0);
     } else {
-        int result = read_on(versioned);
+        int result = read_on(node, versioned);
         atomic_fetch_add(&shared->done, 1);
         CHECK_EQUAL(result, 0);
     }
     return close_versioned(versioned);
 }
 
+struct writing {
+    struct remo_node *node;
+    struct remo_versioned *versioned;
+    int result;
+};
+
 static void *write_in_thread(void *ctx) {
-    return (void *)(uintptr_t)write_on(ctx, &quick, 1);
+    struct writing *writing = ctx;
+    writing->result = write_on(writing->node, writing->versioned, &quick, 1);
+    return NULL;
 }
 
 /* A thread of the owner reads, beside one that commits. */
 static int owner_reads(struct remo_node *node, void *ctx) {
-    struct remo_versioned *versioned;
+    struct writing writing = {.node = node};
     pthread_t thread;
-    void *result;
     (void)ctx;
-    CHECK(open_busy(node, &quick, &versioned) == 0);
-    CHECK(pthread_create(&thread, NULL, write_in_thread, versioned) == 0);
-    int rc = read_on(versioned);
+    CHECK(open_busy(node, &quick, &writing.versioned) == 0);
+    CHECK(pthread_create(&thread, NULL, write_in_thread, &writing) == 0);
+    int rc = read_on(node, writing.versioned);
     atomic_fetch_add(&shared->done, 1);
-    pthread_join(thread, &result);
-    CHECK(rc == 0 && result == NULL);
-    return close_versioned(versioned);
+    pthread_join(thread, NULL);
+    CHECK(rc == 0 && writing.result == 0);
+    return close_versioned(writing.versioned);
 }
 
 /* ---- a version that two nodes read ---- */
 
-#define SHARED_READS 30u
+#define SHARED_READS 12u
 
 /* Node 1 passes its version and the contents to node 2, which reads the same version. */
 static int pass_version(struct remo_versioned *versioned) {
@@ -261,14 +287,16 @@ static int read_passed_versions(struct remo_versioned *versioned) {
 
 /* Node 0 writes at full speed. */
 static int passed_versions(struct remo_node *node, void *ctx) {
-    static const struct busy slower = {
-        .log_bytes = 8 * (VALUE_BYTES + 24), .retain = 8000, .pause_every = 64};
+    static const struct busy slower = {.log_bytes = 8 * (VALUE_BYTES + 24),
+                                       .retain = 8000,
+                                       .pause_every = 64,
+                                       .pause_every_over_network = 64};
     struct remo_versioned *versioned;
     uint32_t rank = remo_node_rank(node);
     (void)ctx;
     CHECK(open_busy(node, &slower, &versioned) == 0);
     if (rank == 0) {
-        CHECK(write_on(versioned, &slower, 1) == 0);
+        CHECK(write_on(node, versioned, &slower, 1) == 0);
     } else if (rank == 1) {
         int result = pass_version(versioned);
         atomic_fetch_add(&shared->done, 1);
@@ -343,7 +371,7 @@ static int owner_fails(struct remo_node *node, void *ctx) {
     (void)ctx;
     CHECK(open_busy(node, &quick, &versioned) == 0);
     if (remo_node_rank(node) == 0)
-        return write_on(versioned, &quick, UINT32_MAX);
+        return write_on(node, versioned, &quick, UINT32_MAX);
     if (remo_node_rank(node) == 1) {
         struct reader reader;
         begin_reading(&reader, versioned);
@@ -364,7 +392,7 @@ static int reader_fails(struct remo_node *node, void *ctx) {
     (void)ctx;
     CHECK(open_busy(node, &quick, &versioned) == 0);
     if (remo_node_rank(node) == 0) {
-        CHECK(write_on(versioned, &quick, 1) == 0);
+        CHECK(write_on(node, versioned, &quick, 1) == 0);
     } else if (remo_node_rank(node) == 1) {
         begin_reading(&reader, versioned);
         for (;;) {
@@ -375,7 +403,7 @@ static int reader_fails(struct remo_node *node, void *ctx) {
         while (atomic_load(&shared->reads[1]) < 10)
             cluster_sleep_ms(1);
         CHECK_OK(cluster_kill(1));
-        int result = read_on(versioned);
+        int result = read_on(node, versioned);
         atomic_fetch_add(&shared->done, 1);
         CHECK_EQUAL(result, 0);
     }
@@ -386,7 +414,7 @@ static int reader_fails(struct remo_node *node, void *ctx) {
 
 /* ---- nodes that are stopped ---- */
 
-#define STOPS 12u
+#define STOPS 30u
 
 /* The owner is stopped anywhere in a commit: reads continue, and return the last visible commit. */
 static int read_of_stopped(struct remo_versioned *versioned) {
@@ -417,7 +445,7 @@ static int owner_stopped(struct remo_node *node, void *ctx) {
     record_process(&shared->turns, remo_node_rank(node));
     CHECK_OK(cluster_meet());
     if (remo_node_rank(node) == 0) {
-        CHECK(write_on(versioned, ctx, 1) == 0);
+        CHECK(write_on(node, versioned, ctx, 1) == 0);
     } else {
         int result = read_of_stopped(versioned);
         resume_node(&shared->turns, 0);
@@ -470,9 +498,12 @@ static int read_until_done(struct remo_versioned *versioned) {
 /* Node 1 is stopped, maybe during a read; the owner uses all its extents many times meanwhile. No commit
  * fails, and the reader continues. */
 static int reader_stopped(struct remo_node *node, void *ctx) {
-    static const struct busy beside = {.log_bytes = 4 * (VALUE_BYTES + 24), .retain = 32, .pause_every = 256};
+    static const struct busy beside = {.log_bytes = 4 * (VALUE_BYTES + 24),
+                                       .retain = 32,
+                                       .pause_every = 256,
+                                       .pause_every_over_network = 256};
     struct remo_versioned *versioned;
-    struct writer writer = {0};
+    struct writer writer;
     (void)ctx;
     CHECK(open_busy(node, &beside, &versioned) == 0);
     record_process(&shared->turns, remo_node_rank(node));
@@ -481,14 +512,10 @@ static int reader_stopped(struct remo_node *node, void *ctx) {
         CHECK(read_until_done(versioned) == 0);
         return close_versioned(versioned);
     }
-    writer.versioned = versioned;
-    CHECK(distribute(&writer) == 0);
+    CHECK(begin_writing(&writer, node, versioned, &beside) == 0);
     for (uint32_t stop = 1; stop <= 4; stop++) {
-        while (atomic_load(&shared->reads[1]) < 5 * stop) {
-            CHECK(move_unit(&writer) == 0);
-            if (writer.commits % beside.pause_every == 0)
-                cluster_sleep_ms(1);
-        }
+        while (atomic_load(&shared->reads[1]) < 5 * stop)
+            CHECK(write_step(&writer) == 0);
         pause_node(&shared->turns, 1);
         for (uint32_t i = 0; i < COMMITS_BESIDE; i++)
             CHECK(move_unit(&writer) == 0);
