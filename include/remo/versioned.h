@@ -7,20 +7,22 @@
  *          several objects, or of an older version, returns the objects of one owner as of one
  *          version.
  * Layout:  an object is in an extent: {header of 40 bytes; base[object_bytes]; records}. Each commit
- *          appends {u64 version; u32 offset, size; u64 seal; data} for each range. One word of the
- *          header counts the records. When the extent is full, the owner writes a new base to
- *          another extent, and changes the object's word in the directory. Of `log_bytes` bytes of
- *          records, and `retain` extents more than objects, consists the memory of each owner:
- *          (objects + retain) * (40 + object_bytes + log_bytes). Other nodes provide none. A node
- *          that reads has 8 private bytes for each object of an owner.
- * Cost:    commit: no network operation; to move an object, a copy of object_bytes.
- *          read: - 1 read of the extent if this node has read the object before; 2 the first time; 3
- *                  after the object has moved;
- *                - 1 read of 8 bytes more if the object is being changed;
- *                - in mapped memory a read of an extent is 2 or 3: the object, its records if there
- *                  are any, and the extent's first word again;
- *          read_many: 1 read of the version, and then the reads of all objects at the same time;
- *          read_at: the same as a read; 1 read more for each time that the object has moved since.
+ *          appends a record for each range: {u64 version; u32 offset, size; u64 seal; data}. One
+ *          word of the header counts the records. When the extent is full, the owner moves the
+ *          object: it writes a new base to another extent, and changes the object's word in the
+ *          directory. Memory of an owner: 8 bytes for each object, and (objects + retain) extents
+ *          of 40 + object_bytes + log_bytes; other nodes provide none. A node that reads has 8
+ *          private bytes for each object of an owner.
+ * Cost:    commit: no network operation. A move copies object_bytes twice.
+ *          read: none at the owner; at other nodes:
+ *          - 1 read of the extent if this node knows the object's place; 2 the first time; 3 after
+ *            the object has moved;
+ *          - 1 read of 8 bytes more if the object is being changed;
+ *          - in mapped memory a read of the extent is 2 or 3 reads: the base, the records if there
+ *            are any, and the extent's first word again.
+ *          read_many: 1 read of the version, and then the reads of all objects at the same time.
+ *          read_at: as read; 1 read more for each move of the object since `version`, and 1 read of
+ *          8 bytes if this node does not know yet that the owner has reached `version`.
  *          Extents larger than 8 KiB may be split, as in region.h.
  * Order:   linearizable: commits and reads of one owner take effect in one order that agrees with
  *          time. A commit is visible to all nodes when it returns. Objects of several owners are

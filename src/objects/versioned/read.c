@@ -79,16 +79,27 @@ static _Atomic uint64_t *locations_of(struct remo_versioned *versioned, struct r
     return none;
 }
 
-/* ---- network ---- */
+/* ---- reads ---- */
 
-static int find(const struct get *get, uint64_t offset, struct remo__ref *ret_ref) {
-    return remo__memory_find(get->versioned->region->memory, get->thread, get->owner, offset, ret_ref);
+static bool is_own(const struct get *get) {
+    return get->owner == get->versioned->region->node->rank;
+}
+
+/* Read from the owner's memory; at the owner without a network operation. With an ack, the data is in place
+ * when the ack is complete. */
+static int read_bytes(const struct get *get, uint64_t offset, void *dst, size_t bytes, struct remo_ack *ack) {
+    const struct remo__memory *memory = get->versioned->region->memory;
+    struct remo__ref ref;
+    if (is_own(get)) {
+        remo__copy_from(dst, memory->own + offset, bytes);
+        return 0;
+    }
+    int rc = remo__memory_find(memory, get->thread, get->owner, offset, &ref);
+    return rc == 0 ? remo__read(ref, dst, bytes, ack) : rc;
 }
 
 static int read_word(const struct get *get, uint64_t offset, uint64_t *ret_word) {
-    struct remo__ref ref;
-    int rc = find(get, offset, &ref);
-    return rc == 0 ? remo__read(ref, ret_word, 8, NULL) : rc;
+    return read_bytes(get, offset, ret_word, sizeof *ret_word, NULL);
 }
 
 static int read_version(const struct get *get, uint64_t *ret_version) {
@@ -114,16 +125,16 @@ static uint64_t extent_at(const struct get *get) {
 
 /* Copy an extent of mapped memory in order: header and base, then the records that the head counts, and the
  * head again. The copy is whole if the generation is the same. */
-static int copy_in_order(const struct get *get, struct remo__ref ref) {
+static int copy_in_order(const struct get *get) {
     const struct remo__versioned_shape *shape = &get->versioned->shape;
     struct remo__versioned_image *image = &get->buffer->image;
     uint64_t again = 0, records = sizeof image->header + shape->base_bytes;
-    int rc = remo__read(ref, image, records, NULL);
+    int rc = read_bytes(get, extent_at(get), image, records, NULL);
     uint64_t words = remo__min(remo__versioned_used(image->header.head), shape->log_words);
     if (rc == 0 && words > 0)
-        rc = remo__read(remo__ref_after(ref, records), (char *)image + records, 8 * words, NULL);
+        rc = read_bytes(get, extent_at(get) + records, (char *)image + records, 8 * words, NULL);
     if (rc == 0)
-        rc = remo__read(ref, &again, sizeof again, NULL);
+        rc = read_word(get, extent_at(get), &again);
     if (rc == 0 && remo__versioned_generation(again) != remo__versioned_generation(image->header.head))
         image->header.head = again; /* the extent was used again */
     return rc;
@@ -131,14 +142,11 @@ static int copy_in_order(const struct get *get, struct remo__ref ref) {
 
 /* Copy the extent. With an ack, the copy is in place when the ack is complete. */
 static int copy(struct get *get, struct remo_ack *ack) {
-    struct remo__ref ref;
-    int rc = find(get, extent_at(get), &ref);
-    if (rc != 0)
-        return rc;
-    get->is_in_order = remo__ref_mapped(ref) != NULL;
+    const struct remo__memory *memory = get->versioned->region->memory;
+    get->is_in_order = is_own(get) || remo__memory_mapped(memory, get->owner, 0);
     if (get->is_in_order)
-        return copy_in_order(get, ref);
-    return remo__read(ref, &get->buffer->image, get->versioned->shape.extent_bytes, ack);
+        return copy_in_order(get);
+    return read_bytes(get, extent_at(get), &get->buffer->image, get->versioned->shape.extent_bytes, ack);
 }
 
 /* ---- one object ---- */
@@ -220,10 +228,9 @@ static int use_copy(struct get *get, void *value, uint64_t *ret_version) {
 
 /* Start to ask the directory. */
 static int ask_directory(struct get *get, struct remo_ack *ack) {
-    struct remo__ref ref;
-    int rc = find(get, remo__versioned_directory_at(get->object), &ref);
     get->is_fresh = true;
-    return rc == 0 ? remo__read(ref, &get->location, sizeof get->location, ack) : rc;
+    return read_bytes(get, remo__versioned_directory_at(get->object), &get->location, sizeof get->location,
+                      ack);
 }
 
 /* Use the answer of the directory. */
