@@ -12,7 +12,8 @@
  *          object: it writes a new base to another extent, and changes the object's word in the
  *          directory. Memory of an owner: 8 bytes for each object, and (objects + retain) extents
  *          of 40 + object_bytes + log_bytes; other nodes provide none. A node that reads has 8
- *          private bytes for each object of an owner.
+ *          private bytes for each object of an owner, and each of its threads up to 16 buffers of
+ *          an extent's size, if that is at most 64 KiB.
  * Cost:    commit: no network operation. A move copies object_bytes twice.
  *          read: none at the owner; at other nodes:
  *          - 1 read of the extent if this node knows the object's place; 2 the first time; 3 after
@@ -20,10 +21,11 @@
  *          - 1 read of 8 bytes more if the object is being changed;
  *          - in mapped memory a read of the extent is 2 or 3 reads: the base, the records if there
  *            are any, and the extent's first word again.
- *          read_many: 1 read of the version, and then the reads of all objects at the same time.
+ *          read_many: 1 read of the version, and then those of the objects, 16 at the same time.
  *          read_at: as read; 1 read more for each move of the object since `version`, and 1 read of
  *          8 bytes if this node does not know yet that the owner has reached `version`.
- *          Extents larger than 8 KiB may be split, as in region.h.
+ *          Extents larger than 8 KiB may be split, as in region.h. Where memory is not mapped, a
+ *          read transfers the complete extent, and checks the seals of all that it uses.
  * Order:   linearizable: commits and reads of one owner take effect in one order that agrees with
  *          time. A commit is visible to all nodes when it returns. Objects of several owners are
  *          independent.
@@ -32,8 +34,9 @@
  *          commit. (On ofi, the owner's process serves reads.) If it has failed, its objects are lost, and
  *          reads return -EHOSTDOWN (-ENOTCONN if it closed the object). A failure of another
  *          participant has no effect.
- * Limit:   an extent is used again after its owner has moved objects `retain` times more. A read
- *          during which that happens starts again; a version that has lost an extent cannot be read
+ * Limit:   an extent that an object has left is used again in the `retain`-th move after that; a
+ *          commit moves at most each object that it changes. A read during which that happens
+ *          starts again; an object at a version that needs the extent cannot be read any more
  *          (-ESTALE). So a stopped reader neither delays the owner nor needs memory. An extent can
  *          be used 2^40 times.
  * Threads: any. Commits of several threads of the owner take turns. A thread that commits what
@@ -60,10 +63,10 @@ struct remo_versioned_options {
     struct remo_nodeset owners;       /* participants that have objects; empty: all */
     uint32_t objects;                 /* of each owner; default 64 */
     uint32_t object_bytes;            /* of each object; default 1024 */
-    /* The records of an extent. At least 24 + object_bytes, rounded up to 8, so that one commit can change
-     * an object completely; default: that and 256 bytes more. */
+    /* Of the records of an extent: each has 24 bytes and its data, padded to 8. At least one record with
+     * object_bytes, at most 2^25 - 8; default: the least and 256 bytes more. */
     uint32_t log_bytes;
-    uint32_t retain; /* extents for older states, at least 1; default: 64 */
+    uint32_t retain; /* extents for older states; default 64; at most 2^24 - objects */
 };
 
 /* One change of a commit: `size_bytes` bytes at `offset` of an object. */
@@ -97,8 +100,9 @@ REMO_API struct remo_channel *remo_versioned_channel(struct remo_versioned *vers
  * not block on the network. After an error nothing has changed.
  * Errors:
  *   -EPERM     this node has no objects
- *   -EINVAL    an argument is NULL, `count` is 0, or a range is outside its object
- *   -EMSGSIZE  the changes of one object, and 24 bytes for each, exceed log_bytes */
+ *   -EINVAL    an argument is NULL, `count` is 0, or a range is empty or outside its object
+ *   -EMSGSIZE  the records of one object exceed log_bytes
+ *   -EPROTO    a participant has opened something else under this name */
 REMO_API int remo_versioned_commit(struct remo_versioned *versioned,
                                    const struct remo_versioned_change *changes, uint32_t count,
                                    uint64_t *ret_version);
@@ -111,12 +115,12 @@ REMO_API int remo_versioned_commit(struct remo_versioned *versioned,
  *   -ENOTCONN   the owner has closed the object
  *   -ETIMEDOUT  the owner does not answer, or has not opened the object; or for op_timeout_ns it has
  *               moved objects so fast that no read succeeded: use a larger `retain`
- *   -EPROTO     the owner's memory contains no valid object
+ *   -EPROTO     the owner's memory is damaged, or the owner has opened something else under this name
  *   -ENOMEM     no memory */
 REMO_API int remo_versioned_read(struct remo_versioned *versioned, uint32_t owner, uint32_t object,
                                  void *value, uint64_t *ret_version);
-/* Read several objects of `owner` as of one instant. *ret_version (may be NULL) is the owner's version
- * then.
+/* Read `count` objects of `owner` as of one instant. *ret_version (may be NULL) is the owner's version then.
+ * After an error, all values and versions are undefined.
  * Errors: those of remo_versioned_read. */
 REMO_API int remo_versioned_read_many(struct remo_versioned *versioned, uint32_t owner,
                                       struct remo_versioned_item *items, uint32_t count,

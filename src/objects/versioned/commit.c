@@ -3,7 +3,6 @@
  * base is written to an extent that no location names with its generation. Each step is placed before
  * the next one. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "objects/versioned/versioned.h"
 
@@ -76,8 +75,7 @@ static void move(struct remo_versioned *versioned, uint32_t object) {
                     sizeof own->image->header + shape->base_bytes + UINT64_C(8) * used);
     (void)remo__versioned_judge(shape, own->image, object, remo__versioned_generation(before.location),
                                 REMO_VERSIONED_NEWEST, false, &state);
-    remo__versioned_apply(shape, own->image, state.words, own->value);
-    memcpy(own->image->contents, own->value, shape->object_bytes);
+    remo__versioned_apply(shape, own->image, state.words, own->image->contents);
     uint32_t extent = exchange_extent(versioned, remo__versioned_extent(before.location));
     place_base(versioned, object, extent, before.location, state.version);
     /* after the directory: a reader that finds this mark finds the new location */
@@ -92,7 +90,6 @@ void remo__versioned_owner_close(struct remo_versioned *versioned) {
     free(own->generations);
     free(own->spare);
     free(own->image);
-    free(own->value);
 }
 
 int remo__versioned_owner_open(struct remo_versioned *versioned) {
@@ -102,8 +99,7 @@ int remo__versioned_owner_open(struct remo_versioned *versioned) {
     own->generations = calloc(shape->extents, sizeof own->generations[0]);
     own->spare = calloc(shape->extents - shape->objects, sizeof own->spare[0]);
     own->image = calloc(1, shape->extent_bytes);
-    own->value = malloc(shape->object_bytes);
-    if (!own->objects || !own->generations || !own->spare || !own->image || !own->value)
+    if (!own->objects || !own->generations || !own->spare || !own->image)
         return remo__fail(-ENOMEM, "no memory for %u versioned objects", shape->objects);
     for (uint32_t i = shape->objects; i < shape->extents; i++)
         own->spare[i - shape->objects] = i;
@@ -120,8 +116,8 @@ static int check_change(const struct remo_versioned *versioned, const struct rem
         return remo__fail(-EINVAL, "cannot change object %u of %s: the last one is %u", change->object,
                           remo_channel_name(versioned->region->channel), shape->objects - 1);
     if (!change->data || change->size_bytes == 0)
-        return remo__fail(-EINVAL, "cannot change object %u of %s: there is no data", change->object,
-                          remo_channel_name(versioned->region->channel));
+        return remo__fail(-EINVAL, "cannot change object %u of %s: data is NULL, or size_bytes is 0",
+                          change->object, remo_channel_name(versioned->region->channel));
     if (change->size_bytes > shape->object_bytes || change->offset > shape->object_bytes - change->size_bytes)
         return remo__fail(-EINVAL, "cannot change %u bytes at %u of object %u of %s: an object has %u bytes",
                           change->size_bytes, change->offset, change->object,
@@ -217,10 +213,11 @@ int remo_versioned_commit(struct remo_versioned *versioned, const struct remo_ve
     REMO__REQUIRE(changes);
     struct remo_node *node = versioned->region->node;
     if (!versioned->own.objects)
-        return remo__fail(-EPERM, "cannot commit to %s: this node, %u, is not one of its owners",
+        return remo__fail(-EPERM,
+                          "cannot commit to %s: node %u is not one of its owners; commit at the owner",
                           remo_channel_name(versioned->region->channel), node->rank);
     if (count == 0)
-        return remo__fail(-EINVAL, "cannot commit to %s: there are no changes",
+        return remo__fail(-EINVAL, "cannot commit to %s: count is 0; pass at least one change",
                           remo_channel_name(versioned->region->channel));
     for (uint32_t i = 0; i < count; i++) {
         int rc = check_change(versioned, &changes[i]);

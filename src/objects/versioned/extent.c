@@ -85,7 +85,8 @@ enum remo__versioned_verdict remo__versioned_judge(const struct remo__versioned_
         if (!has_seals && !is_valid)
             return REMO__VERSIONED_DAMAGED;
         state.is_cut = has_seals && !(is_valid && is_whole(image, records, at, &record));
-        if (state.is_cut || record.version > version)
+        state.has_later = !state.is_cut && record.version > version;
+        if (state.is_cut || state.has_later)
             break;
         at += remo__versioned_record_words(size_of(record.place));
         if (record.place & REMO__VERSIONED_ENDS)
@@ -99,7 +100,8 @@ enum remo__versioned_verdict remo__versioned_judge(const struct remo__versioned_
 void remo__versioned_apply(const struct remo__versioned_shape *shape,
                            const struct remo__versioned_image *image, uint32_t words, void *value) {
     const uint64_t *records = image->contents + shape->base_bytes / 8;
-    memcpy(value, image->contents, shape->object_bytes);
+    if (value != image->contents)
+        memcpy(value, image->contents, shape->object_bytes);
     for (uint32_t at = 0; at < words;) {
         struct remo__versioned_record record;
         memcpy(&record, records + at, sizeof record);

@@ -1,16 +1,18 @@
 /* read.c - reads of objects. A read copies an extent to a private buffer, and finds the state there.
  * Invariant: an extent is used only if its location came from the directory during the call, or its head does
- * not have the superseded mark. Otherwise its object may have changed in another extent. */
+ * not have the superseded mark, or a record of a later version follows the state. Otherwise its object may
+ * have changed in another extent. */
 #include <stdlib.h>
 
 #include "objects/versioned/versioned.h"
 
-/* Reads of remo_versioned_read_many at the same time. */
+/* Objects that remo_versioned_read_many reads at the same time. */
 #ifdef REMO_SIM_SMALL
 #define WINDOW 2u
 #else
 #define WINDOW 16u
 #endif
+#define KEPT_BYTES_MAX (64u << 10) /* larger buffers are not kept between reads */
 
 /* A read of one object. */
 struct get {
@@ -21,15 +23,14 @@ struct get {
     uint64_t at;       /* the version */
     uint64_t location; /* of the extent; 0: ask the directory */
     _Atomic uint64_t *known;
-    bool is_fresh;    /* the location came from the directory during this call */
-    bool is_older;    /* the location came from a later extent of the object */
-    bool is_in_order; /* the copy was made of mapped memory, in order */
+    void *value;
+    uint64_t version; /* of the object, when is_done */
+    bool is_done;
+    bool is_fresh; /* the location came from the directory during this call */
+    bool is_older; /* the location came from a later extent of the object */
     struct remo__versioned_buffer *buffer;
     struct remo_ack ack;
 };
-
-/* Results of a step of a get. */
-enum { DONE, AGAIN };
 
 /* ---- buffers ---- */
 
@@ -40,7 +41,7 @@ static struct remo__versioned_buffer *take_buffer(struct remo_versioned *version
         versioned->buffers[thread->index] = buffer->next;
         return buffer;
     }
-    buffer = malloc(offsetof(struct remo__versioned_buffer, image) + versioned->shape.extent_bytes);
+    buffer = aligned_alloc(REMO__CACHE_LINE, sizeof *buffer + versioned->shape.extent_bytes);
     if (!buffer)
         remo__fail(-ENOMEM, "no memory for a read of %s", remo_channel_name(versioned->region->channel));
     return buffer;
@@ -48,16 +49,26 @@ static struct remo__versioned_buffer *take_buffer(struct remo_versioned *version
 
 static void put_buffer(struct remo_versioned *versioned, const struct remo__thread *thread,
                        struct remo__versioned_buffer *buffer) {
+    if (versioned->shape.extent_bytes > KEPT_BYTES_MAX) {
+        free(buffer);
+        return;
+    }
     buffer->next = versioned->buffers[thread->index];
     versioned->buffers[thread->index] = buffer;
 }
 
 /* ---- what this node knows of an owner ---- */
 
+/* What another thread has read of the owner before it learned the version, precedes the reads of this thread
+ * after this load. */
+static uint64_t known_version(const struct remo__versioned_peer *peer) {
+    return atomic_load_explicit(&peer->version, memory_order_acquire);
+}
+
 static void learn_version(struct remo__versioned_peer *peer, uint64_t version) {
     uint64_t known = atomic_load_explicit(&peer->version, memory_order_relaxed);
     while (remo__unlikely(known < version)
-           && !atomic_compare_exchange_weak_explicit(&peer->version, &known, version, memory_order_relaxed,
+           && !atomic_compare_exchange_weak_explicit(&peer->version, &known, version, memory_order_release,
                                                      memory_order_relaxed))
         continue;
 }
@@ -102,16 +113,23 @@ static int read_word(const struct get *get, uint64_t offset, uint64_t *ret_word)
     return read_bytes(get, offset, ret_word, sizeof *ret_word, NULL);
 }
 
-static int read_version(const struct get *get, uint64_t *ret_version) {
-    int rc = read_word(get, 0, ret_version);
-    if (rc == 0)
-        learn_version(get->peer, *ret_version);
-    return rc;
+static int fail_damaged(const struct get *get) {
+    return remo__fail(
+        -EPROTO, "the memory of %s at node %u is damaged: it has no valid object %u; start the job again",
+        remo_channel_name(get->versioned->region->channel), get->owner, get->object);
 }
 
-static int fail_damaged(const struct get *get) {
-    return remo__fail(-EPROTO, "the memory of %s at node %u has no valid object %u",
-                      remo_channel_name(get->versioned->region->channel), get->owner, get->object);
+static int read_version(const struct get *get, uint64_t *ret_version) {
+    int rc = read_word(get, 0, ret_version);
+    if (rc != 0)
+        return rc;
+    if (*ret_version == REMO_VERSIONED_NEWEST)
+        return fail_damaged(get);
+    /* Another thread may not have flushed it yet. A peer must not read an older version after this call. */
+    if (is_own(get))
+        remo__flush(get->versioned->region->memory->own, sizeof *ret_version);
+    learn_version(get->peer, *ret_version);
+    return 0;
 }
 
 static bool is_location(const struct get *get) {
@@ -123,8 +141,13 @@ static uint64_t extent_at(const struct get *get) {
     return remo__versioned_extent_at(&get->versioned->shape, remo__versioned_extent(get->location));
 }
 
-/* Copy an extent of mapped memory in order: header and base, then the records that the head counts, and the
- * head again. The copy is whole if the generation is the same. */
+/* Return whether extents are copied in order, and have no seals. */
+static bool is_in_order(const struct get *get) {
+    return get->versioned->region->node->mapped || is_own(get);
+}
+
+/* Copy an extent in order: header and base, then the records that the head counts, and the head again. The
+ * copy is whole if the generation is the same. The base was complete before the location was known. */
 static int copy_in_order(const struct get *get) {
     const struct remo__versioned_shape *shape = &get->versioned->shape;
     struct remo__versioned_image *image = &get->buffer->image;
@@ -141,51 +164,74 @@ static int copy_in_order(const struct get *get) {
 }
 
 /* Copy the extent. With an ack, the copy is in place when the ack is complete. */
-static int copy(struct get *get, struct remo_ack *ack) {
-    const struct remo__memory *memory = get->versioned->region->memory;
-    get->is_in_order = is_own(get) || remo__memory_mapped(memory, get->owner, 0);
-    if (get->is_in_order)
+static int copy(const struct get *get, struct remo_ack *ack) {
+    if (is_in_order(get))
         return copy_in_order(get);
     return read_bytes(get, extent_at(get), &get->buffer->image, get->versioned->shape.extent_bytes, ack);
 }
 
-/* ---- one object ---- */
+/* Read the location from the directory. With an ack, as above. */
+static int ask_directory(struct get *get, struct remo_ack *ack) {
+    get->is_fresh = true;
+    return read_bytes(get, remo__versioned_directory_at(get->object), &get->location, sizeof get->location,
+                      ack);
+}
+
+static int use_location(struct get *get) {
+    if (!is_location(get))
+        return fail_damaged(get);
+    atomic_store_explicit(get->known, get->location, memory_order_relaxed);
+    return 0;
+}
+
+/* ---- one copy ---- */
+
+/* The functions below set get->location to 0, or to an earlier extent, if another copy is needed. */
+
+static int restart(struct get *get) {
+    get->location = 0;
+    return 0;
+}
 
 /* The extent has been used again. */
-static int restart(struct get *get) {
-    if (get->is_older)
-        return remo__fail(-ESTALE,
-                          "version %llu of object %u of %s at node %u is not retained any more; read a newer "
-                          "one, or open it with a larger retain",
-                          (unsigned long long)get->at, get->object,
-                          remo_channel_name(get->versioned->region->channel), get->owner);
-    get->location = 0;
-    return AGAIN;
+static int restart_reused(struct get *get) {
+    if (!get->is_older)
+        return restart(get);
+    return remo__fail(
+        -ESTALE,
+        "version %llu of object %u of %s at node %u is not retained any more; read a newer one, "
+        "or open it with a larger retain",
+        (unsigned long long)get->at, get->object, remo_channel_name(get->versioned->region->channel),
+        get->owner);
 }
 
 /* Continue with the extent that the object had before. */
 static int go_back(struct get *get) {
     get->location = get->buffer->image.header.previous;
     get->is_older = true;
-    return is_location(get) ? AGAIN : fail_damaged(get);
+    return is_location(get) ? 0 : fail_damaged(get);
 }
 
-/* A part of the copy is not whole. Return 0 if the extent has not been used again: then the part was
- * not yet written when it was read. */
-static int confirm(struct get *get) {
+/* A part of the copy is not whole. Set *ret_same to whether the extent has not been used again: then the part
+ * was not yet written when it was read. */
+static int confirm(struct get *get, bool *ret_same) {
     uint64_t head;
     int rc = read_word(get, extent_at(get), &head);
-    if (rc != 0)
-        return rc;
-    return remo__versioned_generation(head) == remo__versioned_generation(get->location) ? DONE
-                                                                                         : restart(get);
+    *ret_same = rc == 0 && remo__versioned_generation(head) == remo__versioned_generation(get->location);
+    return rc == 0 && !*ret_same ? restart_reused(get) : rc;
+}
+
+/* The base is not whole: the extent has been used again, or the memory is damaged. */
+static int explain_damage(struct get *get) {
+    bool is_same = true;
+    int rc = is_in_order(get) ? 0 : confirm(get, &is_same);
+    return rc == 0 && is_same ? fail_damaged(get) : rc;
 }
 
 /* Leave a commit out that is not visible yet. */
-static int leave_out_pending(struct get *get, struct remo__versioned_state *state) {
+static int leave_out_pending(const struct get *get, struct remo__versioned_state *state) {
     uint64_t version;
-    if (!state->is_pending || get->at != REMO_VERSIONED_NEWEST
-        || state->version <= atomic_load_explicit(&get->peer->version, memory_order_relaxed))
+    if (!state->is_pending || get->at != REMO_VERSIONED_NEWEST || state->version <= known_version(get->peer))
         return 0;
     int rc = read_version(get, &version);
     if (rc == 0 && state->version > version) {
@@ -195,50 +241,102 @@ static int leave_out_pending(struct get *get, struct remo__versioned_state *stat
     return rc;
 }
 
-/* Use the copy of the extent. Returns DONE, AGAIN, or an error. */
-static int use_copy(struct get *get, void *value, uint64_t *ret_version) {
+static int use_state(struct get *get, struct remo__versioned_state *state) {
     const struct remo__versioned_image *image = &get->buffer->image;
-    struct remo__versioned_state state;
-    int rc = DONE;
-    switch (remo__versioned_judge(&get->versioned->shape, image, get->object,
-                                  remo__versioned_generation(get->location), get->at, !get->is_in_order,
-                                  &state)) {
-    case REMO__VERSIONED_REUSED: return restart(get);
-    case REMO__VERSIONED_LATER: return go_back(get);
-    case REMO__VERSIONED_DAMAGED:
-        rc = get->is_in_order ? DONE : confirm(get);
-        return rc == DONE ? fail_damaged(get) : rc;
-    case REMO__VERSIONED_STATE: break;
-    }
-    if (image->header.head & REMO__VERSIONED_SUPERSEDED && !get->is_fresh && !get->is_older) {
-        get->location = 0;
-        return AGAIN;
-    }
-    if (state.is_cut)
-        rc = confirm(get);
-    if (rc == DONE)
-        rc = leave_out_pending(get, &state);
-    if (rc != DONE)
+    bool is_same = true;
+    if (image->header.head & REMO__VERSIONED_SUPERSEDED && !get->is_fresh && !get->is_older
+        && !state->has_later)
+        return restart(get);
+    int rc = state->is_cut ? confirm(get, &is_same) : 0;
+    if (rc != 0 || !is_same)
         return rc;
-    remo__versioned_apply(&get->versioned->shape, image, state.words, value);
-    learn_version(get->peer, state.version);
-    *ret_version = state.version;
-    return DONE;
-}
-
-/* Start to ask the directory. */
-static int ask_directory(struct get *get, struct remo_ack *ack) {
-    get->is_fresh = true;
-    return read_bytes(get, remo__versioned_directory_at(get->object), &get->location, sizeof get->location,
-                      ack);
-}
-
-/* Use the answer of the directory. */
-static int use_location(struct get *get) {
-    if (!is_location(get))
-        return fail_damaged(get);
-    atomic_store_explicit(get->known, get->location, memory_order_relaxed);
+    rc = leave_out_pending(get, state);
+    if (rc != 0)
+        return rc;
+    remo__versioned_apply(&get->versioned->shape, image, state->words, get->value);
+    learn_version(get->peer, state->version);
+    get->version = state->version;
+    get->is_done = true;
     return 0;
+}
+
+static int use_copy(struct get *get) {
+    struct remo__versioned_state state;
+    switch (remo__versioned_judge(&get->versioned->shape, &get->buffer->image, get->object,
+                                  remo__versioned_generation(get->location), get->at, !is_in_order(get),
+                                  &state)) {
+    case REMO__VERSIONED_REUSED: return restart_reused(get);
+    case REMO__VERSIONED_LATER: return go_back(get);
+    case REMO__VERSIONED_STATE: return use_state(get, &state);
+    default: return explain_damage(get);
+    }
+}
+
+/* ---- rounds: of one or several objects of an owner ---- */
+
+/* Wait for the operations of all gets, or cancel them after an error, because they use the caller's stack. */
+static int settle(struct get *gets, uint32_t count, int rc) {
+    for (uint32_t i = 0; i < count; i++) {
+        struct remo_node *node = gets[i].versioned->region->node;
+        struct remo_ack *ack = &gets[i].ack;
+        if (rc != 0)
+            remo_ack_cancel(ack);
+        else if (remo__ack_pending(ack) || ack->status != 0)
+            rc = remo__ack_settle(ack, node->op_timeout_ns);
+        else
+            continue;
+        *ack = (struct remo_ack)REMO_ACK_INIT;
+        if (rc == -ETIMEDOUT)
+            rc = remo__peer_timeout(node, gets[i].owner, "read from");
+    }
+    return rc;
+}
+
+/* A single read needs no ack. */
+static struct remo_ack *ack_of(struct get *get, uint32_t count) {
+    return count > 1 ? &get->ack : NULL;
+}
+
+/* Ask the directory for all locations that are not known. */
+static int locate(struct get *gets, uint32_t count) {
+    bool asked[WINDOW] = {false};
+    int rc = 0;
+    remo__cork(gets[0].thread);
+    for (uint32_t i = 0; i < count && rc == 0; i++) {
+        asked[i] = !gets[i].is_done && gets[i].location == 0;
+        if (asked[i])
+            rc = ask_directory(&gets[i], ack_of(&gets[i], count));
+    }
+    remo__uncork(gets[0].thread);
+    rc = settle(gets, count, rc);
+    for (uint32_t i = 0; i < count && rc == 0; i++)
+        if (asked[i])
+            rc = use_location(&gets[i]);
+    return rc;
+}
+
+static int copy_all(struct get *gets, uint32_t count) {
+    int rc = 0;
+    remo__cork(gets[0].thread);
+    for (uint32_t i = 0; i < count && rc == 0; i++)
+        if (!gets[i].is_done)
+            rc = copy(&gets[i], ack_of(&gets[i], count));
+    remo__uncork(gets[0].thread);
+    return settle(gets, count, rc);
+}
+
+/* Read the extents of all gets that are not done. *ret_done: all are. */
+static int run_round(struct get *gets, uint32_t count, bool *ret_done) {
+    int rc = locate(gets, count);
+    if (rc == 0)
+        rc = copy_all(gets, count);
+    *ret_done = true;
+    for (uint32_t i = 0; i < count && rc == 0; i++) {
+        if (!gets[i].is_done)
+            rc = use_copy(&gets[i]);
+        *ret_done &= gets[i].is_done;
+    }
+    return rc;
 }
 
 static int fail_outrun(const struct get *get) {
@@ -248,31 +346,18 @@ static int fail_outrun(const struct get *get) {
                       get->owner, remo_channel_name(get->versioned->region->channel));
 }
 
-/* Read the extent, and its location before that if it is not known. */
-static int try_get(struct get *get, void *value, uint64_t *ret_version) {
-    int rc = 0;
-    if (get->location == 0) {
-        rc = ask_directory(get, NULL);
-        if (rc == 0)
-            rc = use_location(get);
-    }
-    if (rc == 0)
-        rc = copy(get, NULL);
-    return rc == 0 ? use_copy(get, value, ret_version) : rc;
-}
-
-/* Repeat until the object was read. */
-static int run_get(struct get *get, void *value, uint64_t *ret_version) {
+/* Read the objects of up to WINDOW gets. */
+static int run_gets(struct get *gets, uint32_t count) {
     uint64_t deadline_ns = 0;
-    for (;;) {
-        int rc = try_get(get, value, ret_version);
-        if (rc != AGAIN)
-            return rc;
+    bool is_done;
+    int rc;
+    while ((rc = run_round(gets, count, &is_done)) == 0 && !is_done) {
         if (deadline_ns == 0)
-            deadline_ns = remo__deadline(get->versioned->region->node->op_timeout_ns);
+            deadline_ns = remo__deadline(gets[0].versioned->region->node->op_timeout_ns);
         else if (remo__remaining_ns(deadline_ns) == 0)
-            return fail_outrun(get);
+            return fail_outrun(&gets[0]);
     }
+    return rc;
 }
 
 /* ---- the calls ---- */
@@ -298,7 +383,7 @@ static int check_object(const struct remo_versioned *versioned, uint32_t object,
 
 /* Begin to read an object: take a buffer, and the location if it is known. The caller ends it. */
 static int begin_get(struct remo_versioned *versioned, uint32_t owner, uint32_t object, uint64_t version,
-                     struct get *ret_get) {
+                     void *value, struct get *ret_get) {
     int rc = begin(versioned, owner, ret_get);
     if (rc != 0)
         return rc;
@@ -307,6 +392,7 @@ static int begin_get(struct remo_versioned *versioned, uint32_t owner, uint32_t 
         return remo__last_code();
     ret_get->object = object;
     ret_get->at = version;
+    ret_get->value = value;
     ret_get->known = &locations[object];
     ret_get->location = atomic_load_explicit(ret_get->known, memory_order_relaxed);
     ret_get->buffer = take_buffer(versioned, ret_get->thread);
@@ -320,14 +406,15 @@ static void end_get(struct get *get) {
 
 /* Return an error if the owner has not reached the version. */
 static int check_version(const struct get *get) {
-    uint64_t version = atomic_load_explicit(&get->peer->version, memory_order_relaxed);
+    uint64_t version = known_version(get->peer);
     if (get->at <= version || get->at == REMO_VERSIONED_NEWEST)
         return 0;
     int rc = read_version(get, &version);
     if (rc == 0 && get->at > version)
-        rc = remo__fail(-EINVAL, "cannot read version %llu of %s at node %u: its version is %llu",
-                        (unsigned long long)get->at, remo_channel_name(get->versioned->region->channel),
-                        get->owner, (unsigned long long)version);
+        rc =
+            remo__fail(-EINVAL, "cannot read version %llu of %s at node %u: it has reached %llu; wait for it",
+                       (unsigned long long)get->at, remo_channel_name(get->versioned->region->channel),
+                       get->owner, (unsigned long long)version);
     return rc;
 }
 
@@ -335,17 +422,16 @@ int remo_versioned_read_at(struct remo_versioned *versioned, uint32_t owner, uin
                            uint64_t version, void *value, uint64_t *ret_version) {
     REMO__REQUIRE(versioned);
     struct get get = {0};
-    uint64_t found = 0;
     int rc = check_object(versioned, object, value);
     if (rc == 0)
-        rc = begin_get(versioned, owner, object, version, &get);
+        rc = begin_get(versioned, owner, object, version, value, &get);
     if (rc == 0)
         rc = check_version(&get);
     if (rc == 0)
-        rc = run_get(&get, value, &found);
+        rc = run_gets(&get, 1);
     end_get(&get);
     if (rc == 0 && ret_version)
-        *ret_version = found;
+        *ret_version = get.version;
     return rc;
 }
 
@@ -362,72 +448,28 @@ int remo_versioned_version(struct remo_versioned *versioned, uint32_t owner, uin
     return rc == 0 ? read_version(&get, ret_version) : rc;
 }
 
-/* ---- several objects ---- */
-
-/* Wait for the operations of all gets, even after an error, because they use this thread's stack. */
-static int settle(struct get *gets, uint32_t count, int rc) {
-    for (uint32_t i = 0; i < count; i++) {
-        struct remo_ack *ack = &gets[i].ack;
-        int one = 0;
-        if (remo__ack_pending(ack) || ack->status != 0)
-            one = remo__ack_settle(ack, gets[i].versioned->region->node->op_timeout_ns);
-        *ack = (struct remo_ack)REMO_ACK_INIT;
-        rc = rc == 0 ? one : rc;
-    }
-    return rc;
-}
-
-/* Ask the directory for all locations that are not known, at the same time. */
-static int locate(struct get *gets, uint32_t count) {
-    int rc = 0;
-    remo__cork(gets[0].thread);
-    for (uint32_t i = 0; i < count && rc == 0; i++)
-        if (gets[i].location == 0)
-            rc = ask_directory(&gets[i], &gets[i].ack);
-    remo__uncork(gets[0].thread);
-    rc = settle(gets, count, rc);
-    for (uint32_t i = 0; i < count && rc == 0; i++)
-        if (gets[i].is_fresh)
-            rc = use_location(&gets[i]);
-    return rc;
-}
-
-/* Copy all extents at the same time. */
-static int copy_all(struct get *gets, uint32_t count) {
-    int rc = 0;
-    remo__cork(gets[0].thread);
-    for (uint32_t i = 0; i < count && rc == 0; i++)
-        rc = copy(&gets[i], &gets[i].ack);
-    remo__uncork(gets[0].thread);
-    return settle(gets, count, rc);
-}
-
 /* Read up to WINDOW objects as of `version`. */
 static int read_window(struct remo_versioned *versioned, uint32_t owner, uint64_t version,
                        struct remo_versioned_item *items, uint32_t count) {
     struct get gets[WINDOW] = {0};
     int rc = 0;
     for (uint32_t i = 0; i < count && rc == 0; i++)
-        rc = begin_get(versioned, owner, items[i].object, version, &gets[i]);
+        rc = begin_get(versioned, owner, items[i].object, version, items[i].value, &gets[i]);
     if (rc == 0)
-        rc = locate(gets, count);
-    if (rc == 0)
-        rc = copy_all(gets, count);
-    for (uint32_t i = 0; i < count && rc == 0; i++) {
-        rc = use_copy(&gets[i], items[i].value, &items[i].version);
-        if (rc == AGAIN)
-            rc = run_get(&gets[i], items[i].value, &items[i].version);
-    }
-    for (uint32_t i = 0; i < count; i++)
+        rc = run_gets(gets, count);
+    for (uint32_t i = 0; i < count; i++) {
+        items[i].version = gets[i].version;
         end_get(&gets[i]);
+    }
     return rc;
 }
 
-static int read_all(struct remo_versioned *versioned, uint32_t owner, uint64_t version,
-                    struct remo_versioned_item *items, uint32_t count) {
-    int rc = 0;
-    for (uint32_t i = 0; i < count && rc == 0; i += WINDOW)
-        rc = read_window(versioned, owner, version, items + i, (uint32_t)remo__min(WINDOW, count - i));
+/* Read all objects as of the owner's present version. */
+static int read_all(struct remo_versioned *versioned, uint32_t owner, struct remo_versioned_item *items,
+                    uint32_t count, uint64_t *ret_version) {
+    int rc = remo_versioned_version(versioned, owner, ret_version);
+    for (uint64_t i = 0; i < count && rc == 0; i += WINDOW)
+        rc = read_window(versioned, owner, *ret_version, items + i, (uint32_t)remo__min(WINDOW, count - i));
     return rc;
 }
 
@@ -435,19 +477,18 @@ int remo_versioned_read_many(struct remo_versioned *versioned, uint32_t owner,
                              struct remo_versioned_item *items, uint32_t count, uint64_t *ret_version) {
     REMO__REQUIRE(versioned);
     REMO__REQUIRE(items);
-    uint64_t version = 0, deadline_ns = remo__deadline(versioned->region->node->op_timeout_ns);
+    uint64_t version = 0, deadline_ns = 0;
     int rc = 0;
     for (uint32_t i = 0; i < count && rc == 0; i++)
         rc = check_object(versioned, items[i].object, items[i].value);
     if (rc != 0)
         return rc;
-    do {
-        rc = remo_versioned_version(versioned, owner, &version);
-        if (rc == 0)
-            rc = read_all(versioned, owner, version, items, count);
-    } while (rc == -ESTALE && remo__remaining_ns(deadline_ns) > 0);
-    if (rc == -ESTALE)
-        rc = remo__fail_more(-ETIMEDOUT, "reading %u objects", count);
+    while ((rc = read_all(versioned, owner, items, count, &version)) == -ESTALE) {
+        if (deadline_ns == 0)
+            deadline_ns = remo__deadline(versioned->region->node->op_timeout_ns);
+        else if (remo__remaining_ns(deadline_ns) == 0)
+            return fail_outrun(&(struct get){.versioned = versioned, .owner = owner});
+    }
     if (rc == 0 && ret_version)
         *ret_version = version;
     return rc;

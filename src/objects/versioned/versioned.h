@@ -90,6 +90,7 @@ struct remo__versioned_state {
     /* a record that the head counts is not whole; the result is a state only if the extent has not been used
      * again since */
     bool is_cut;
+    bool has_later;          /* a record of a version above the requested one follows */
     bool is_pending;         /* the last commit of the state may not be visible; the state before it: */
     uint64_t version_before; /* of this version */
     uint32_t words_before;
@@ -103,7 +104,7 @@ enum remo__versioned_verdict remo__versioned_judge(const struct remo__versioned_
                                                    uint64_t generation, uint64_t version, bool has_seals,
                                                    struct remo__versioned_state *ret_state);
 /* Copy the base and the first `words` words of records, which remo__versioned_judge has checked, to
- * `value`. */
+ * `value`, which may be the base of the image. */
 void remo__versioned_apply(const struct remo__versioned_shape *shape,
                            const struct remo__versioned_image *image, uint32_t words, void *value);
 
@@ -112,7 +113,7 @@ void remo__versioned_apply(const struct remo__versioned_shape *shape,
 /* A private copy of an extent, for one read at a time. */
 struct remo__versioned_buffer {
     struct remo__versioned_buffer *next;
-    struct remo__versioned_image image;
+    struct remo__versioned_image image REMO__CACHE_ALIGNED;
 };
 
 /* An object of this node. */
@@ -129,7 +130,6 @@ struct remo__versioned_owner {
     uint32_t *spare;       /* a ring of unused extents, the longest unused first */
     uint32_t spare_first;
     struct remo__versioned_image *image; /* of the object that moves */
-    void *value;
 };
 
 /* What this node knows of an owner. */

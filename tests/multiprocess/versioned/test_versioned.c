@@ -683,7 +683,7 @@ static int wrong_commits(struct remo_versioned *versioned) {
     struct remo_versioned_change changes[] = {{.object = 0, .size_bytes = 1, .data = data},
                                               {.object = 1, .size_bytes = 1, .data = data}};
     struct remo_versioned_change *bad = &changes[1];
-    CHECK_SENTENCE(remo_versioned_commit(versioned, changes, 0, NULL), -EINVAL, "no changes");
+    CHECK_SENTENCE(remo_versioned_commit(versioned, changes, 0, NULL), -EINVAL, "count is 0");
     *bad = (struct remo_versioned_change){.object = 2, .size_bytes = 1, .data = data};
     CHECK_SENTENCE(remo_versioned_commit(versioned, changes, 2, NULL), -EINVAL, "object 2");
     *bad = (struct remo_versioned_change){.object = 1, .size_bytes = 101, .data = data};
