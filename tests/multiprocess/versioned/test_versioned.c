@@ -511,7 +511,7 @@ static int costs(struct remo_node *node, void *ctx) {
     return close_versioned(versioned);
 }
 
-/* A commit that does not move the object does not change the cost. Before the first one there is no record. */
+/* A commit that does not move the object does not change the cost. Without a commit there is no record. */
 static int costs_without_move(struct remo_node *node, void *ctx) {
     const struct remo_versioned_options options = {
         .objects = 1, .object_bytes = VALUE_BYTES, .log_bytes = 4 * (VALUE_BYTES + 24)};
