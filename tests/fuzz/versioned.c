@@ -1,6 +1,6 @@
 /* versioned.c - fuzzes copies of extents, which a reader of versioned objects judges: any bytes, and valid
- * copies with changes. Invariants: nothing outside the copy and the value is accessed; each verdict is defined;
- * with seals, an accepted state is one that the owner has written. */
+ * copies with changes. Invariants: nothing outside the copy and the value is accessed; each verdict is
+ * defined; with seals, an accepted state is one that the owner has written. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>

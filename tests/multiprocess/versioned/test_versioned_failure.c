@@ -55,7 +55,8 @@ struct writer {
     struct remo_versioned *versioned;
     struct unit_value values[OBJECTS];
     uint64_t commits;
-    uint32_t pause_every;
+    uint32_t pause_every, pause_ms;
+    uint64_t reads; /* of all nodes, at the last pause */
 };
 
 static int commit_units(struct writer *self, struct unit_value *first, struct unit_value *second) {
@@ -105,14 +106,25 @@ static int begin_writing(struct writer *self, const struct remo_node *node, stru
                          const struct busy *busy) {
     *self =
         (struct writer){.versioned = versioned,
-                        .pause_every = is_mapped(node) ? busy->pause_every : busy->pause_every_over_network};
+                        .pause_every = is_mapped(node) ? busy->pause_every : busy->pause_every_over_network,
+                        .pause_ms = 1};
     return distribute(self);
+}
+
+/* Pause longer if no read has succeeded since the last pause: the machine may be slow. */
+static void pause_writing(struct writer *self) {
+    uint64_t reads = 0;
+    for (uint32_t i = 0; i < TURNS_NODES_MAX; i++)
+        reads += atomic_load(&shared->reads[i]);
+    self->pause_ms = reads != self->reads ? 1 : self->pause_ms < 100 ? 2 * self->pause_ms : 100;
+    self->reads = reads;
+    cluster_sleep_ms(self->pause_ms);
 }
 
 static int write_step(struct writer *self) {
     CHECK(move_unit(self) == 0);
     if (self->pause_every > 0 && self->commits % self->pause_every == 0)
-        cluster_sleep_ms(1);
+        pause_writing(self);
     return 0;
 }
 
@@ -132,12 +144,13 @@ struct reader {
     struct remo_versioned *versioned;
     struct unit_value values[OBJECTS];
     struct remo_versioned_item items[OBJECTS];
-    uint64_t newest;          /* version that this reader has read */
-    uint64_t version_of_item; /* of the object that it has read last */
+    uint64_t newest; /* version that this reader has read */
+    uint32_t rank;
 };
 
 static void begin_reading(struct reader *self, struct remo_versioned *versioned) {
-    *self = (struct reader){.versioned = versioned};
+    *self = (struct reader){.versioned = versioned,
+                            .rank = remo_node_rank(remo_channel_node(remo_versioned_channel(versioned)))};
     for (uint32_t i = 0; i < OBJECTS; i++)
         self->items[i] = (struct remo_versioned_item){.object = i, .value = &self->values[i]};
 }
@@ -161,6 +174,7 @@ static int read_all(struct reader *self) {
     CHECK_OK(remo_versioned_read_many(self->versioned, 0, self->items, OBJECTS, &version));
     CHECK(version >= committed && version >= self->newest && version <= atomic_load(&shared->committing));
     self->newest = version;
+    atomic_fetch_add(&shared->reads[self->rank], 1);
     return judge(self, version);
 }
 
@@ -175,6 +189,7 @@ static int read_one(struct reader *self, uint32_t object) {
     CHECK(object != 0 || (version >= committed && version >= self->newest));
     if (object == 0)
         self->newest = version;
+    atomic_fetch_add(&shared->reads[self->rank], 1);
     return 0;
 }
 
@@ -395,10 +410,8 @@ static int reader_fails(struct remo_node *node, void *ctx) {
         CHECK(write_on(node, versioned, &quick, 1) == 0);
     } else if (remo_node_rank(node) == 1) {
         begin_reading(&reader, versioned);
-        for (;;) {
+        for (;;)
             CHECK(read_all(&reader) == 0);
-            atomic_fetch_add(&shared->reads[1], 1);
-        }
     } else {
         while (atomic_load(&shared->reads[1]) < 10)
             cluster_sleep_ms(1);
@@ -485,10 +498,8 @@ static int read_until_done(struct remo_versioned *versioned) {
     struct reader reader;
     unsigned char value[VALUE_BYTES];
     begin_reading(&reader, versioned);
-    while (atomic_load(&shared->done) == 0) {
+    while (atomic_load(&shared->done) == 0)
         CHECK(read_all(&reader) == 0);
-        atomic_fetch_add(&shared->reads[1], 1);
-    }
     CHECK(read_all(&reader) == 0);
     CHECK_EQUAL(reader.newest, atomic_load(&shared->committed));
     CHECK_CODE(remo_versioned_read_at(versioned, 0, 0, 1, value, NULL), -ESTALE);
