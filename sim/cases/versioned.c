@@ -316,6 +316,7 @@ static uint64_t read_version(struct versioned_state *s, uint32_t rank) {
 static void read_at(struct versioned_state *s, uint32_t rank, uint32_t object, uint64_t instant) {
     struct result result = {.rank = rank, .object = object, .version = UINT64_MAX, .instant = instant};
     struct cost cost = cost_begin(s);
+    cost.ended = instant; /* the object may have moved since */
     int rc = remo_versioned_read_at(s->tables[rank], OWNER, object, instant, result.value, &result.version);
     result.begun = s->begun;
     cost_end(s, &cost, 1, "read_at");
