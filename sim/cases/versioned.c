@@ -12,9 +12,8 @@
 #include "sim/network/net.h"
 
 #define OWNER 0u
-#define OBJECT_BYTES 136u              /* three cache lines */
-#define RECORD_BYTES 24u               /* of a record without its data */
-#define LOG_BYTES (24u + OBJECT_BYTES) /* the minimum */
+#define VALUE_BYTES 152u /* at most, of an object: three cache lines with the header of the extent */
+#define RECORD_BYTES 24u /* of a record without its data */
 #define OBJECTS_MAX 3u
 #define RANGES_MAX 3u  /* of a commit */
 #define ENTRIES_MAX 8u /* of a plan */
@@ -29,7 +28,7 @@ struct range {
 
 /* The changes of commit n are those of entry (n - 1) % count. A range of size 0 ends an entry. */
 struct plan {
-    uint32_t objects, retain, count;
+    uint32_t objects, object_bytes, retain, count;
     struct range entries[ENTRIES_MAX][RANGES_MAX];
 };
 
@@ -40,7 +39,7 @@ struct result {
     uint64_t begun;   /* the number of commits that had begun when it ended */
     uint64_t version; /* of the object */
     uint64_t instant; /* of all objects of the read; NO_INSTANT: it read one object */
-    unsigned char value[OBJECT_BYTES];
+    unsigned char value[VALUE_BYTES];
 };
 
 struct versioned_state {
@@ -54,6 +53,10 @@ struct versioned_state {
     bool is_late;                      /* judge results when all commits have their versions */
     uint32_t results_count;
     struct result results[RESULTS_MAX];
+    const struct sim_actor *reader; /* whose operations the owner outruns, and those that it has seen */
+    uint64_t seen_posts;
+    bool has_read;
+    uint64_t known[SIM_NODES_MAX][OBJECTS_MAX]; /* 1 + the commits before a read of the node ended */
 };
 
 /* ---- the plan ---- */
@@ -64,6 +67,11 @@ static const struct range *ranges_of(const struct plan *plan, uint32_t number) {
 
 static unsigned char byte_of(uint32_t number, uint32_t range, uint32_t at) {
     return (unsigned char)(31 * number + 7 * range + at);
+}
+
+/* The minimum of log_bytes. */
+static uint32_t log_bytes(const struct plan *plan) {
+    return RECORD_BYTES + (plan->object_bytes + 7) / 8 * 8;
 }
 
 /* Apply a commit to an object. Returns whether the commit changes the object. */
@@ -85,7 +93,7 @@ static bool apply(const struct plan *plan, uint32_t number, uint32_t object, uns
 static uint64_t replay(const struct versioned_state *s, uint32_t object, uint64_t version,
                        unsigned char *value) {
     uint64_t last = 0;
-    memset(value, 0, OBJECT_BYTES);
+    memset(value, 0, s->plan->object_bytes);
     for (uint64_t v = 1; v <= version && v <= COMMITS_MAX; v++)
         if (s->numbers[v] != 0 && apply(s->plan, s->numbers[v], object, value))
             last = v;
@@ -93,7 +101,7 @@ static uint64_t replay(const struct versioned_state *s, uint32_t object, uint64_
 }
 
 static uint64_t last_change(const struct versioned_state *s, uint32_t object, uint64_t version) {
-    unsigned char value[OBJECT_BYTES];
+    unsigned char value[VALUE_BYTES];
     return replay(s, object, version, value);
 }
 
@@ -107,21 +115,38 @@ static uint32_t record_bytes(const struct plan *plan, uint32_t number, uint32_t 
     return bytes;
 }
 
+/* Add the records of a commit to extents with used[] bytes of records. Returns the mask of the objects that the
+ * commit moves. */
+static uint32_t pack(const struct versioned_state *s, uint64_t version, uint32_t *used) {
+    uint32_t moved = 0;
+    for (uint32_t i = 0; i < s->plan->objects; i++) {
+        uint32_t bytes = record_bytes(s->plan, s->numbers[version], i);
+        bool moves = used[i] + bytes > log_bytes(s->plan);
+        used[i] = moves ? bytes : used[i] + bytes;
+        moved |= (uint32_t)moves << i;
+    }
+    return moved;
+}
+
+/* Return how often the object has moved since `version`. */
+static uint64_t moves_since(const struct versioned_state *s, uint32_t object, uint64_t version) {
+    uint32_t used[OBJECTS_MAX] = {0};
+    uint64_t moves = 0;
+    for (uint64_t v = 1; v <= s->begun; v++)
+        moves += pack(s, v, used) >> object & (v > version);
+    return moves;
+}
+
 /* Return whether the extent of an object's state at `version` may have been used again: a commit has moved the
  * object from it, and since then objects have moved `retain` times. */
 static bool may_be_stale(const struct versioned_state *s, uint32_t object, uint64_t version) {
     uint32_t used[OBJECTS_MAX] = {0}, moves = 0;
     bool is_moved = false;
     for (uint64_t v = 1; v <= s->begun; v++) {
-        uint32_t moves_here = 0;
-        for (uint32_t i = 0; i < s->plan->objects; i++) {
-            uint32_t bytes = record_bytes(s->plan, s->numbers[v], i);
-            bool moves_now = used[i] + bytes > LOG_BYTES;
-            used[i] = moves_now ? bytes : used[i] + bytes;
-            moves_here += moves_now;
-            is_moved = is_moved || (moves_now && i == object && last_change(s, object, v - 1) > version);
-        }
-        moves += is_moved ? moves_here : 0; /* another object of the commit may move after this one */
+        uint32_t moved = pack(s, v, used);
+        is_moved = is_moved || ((moved >> object & 1) && last_change(s, object, v - 1) > version);
+        if (is_moved) /* another object of the commit may move after this one */
+            moves += (uint32_t)__builtin_popcount(moved);
     }
     return is_moved && moves >= 1 + s->plan->retain;
 }
@@ -131,8 +156,8 @@ static bool may_be_stale(const struct versioned_state *s, uint32_t object, uint6
 static void open_with(struct versioned_state *s, struct remo_node *node, uint32_t rank,
                       const struct plan *plan) {
     struct remo_versioned_options options = {.objects = plan->objects,
-                                             .object_bytes = OBJECT_BYTES,
-                                             .log_bytes = LOG_BYTES,
+                                             .object_bytes = plan->object_bytes,
+                                             .log_bytes = log_bytes(plan),
                                              .retain = plan->retain};
     remo_nodeset_add(&options.owners, OWNER);
     s->plan = plan;
@@ -153,7 +178,7 @@ static void note_seen(struct versioned_state *s, uint64_t version) {
 
 /* Return what is wrong with a result, or NULL. */
 static const char *wrong_with(const struct versioned_state *s, const struct result *result) {
-    unsigned char expected[OBJECT_BYTES];
+    unsigned char expected[VALUE_BYTES];
     uint64_t newest = result->instant == NO_INSTANT ? result->version : result->instant;
     if (newest > result->begun)
         return "a version that was not begun";
@@ -163,7 +188,7 @@ static const char *wrong_with(const struct versioned_state *s, const struct resu
         return "a version older than one that a call had returned";
     if (replay(s, result->object, newest, expected) != result->version)
         return "a version that did not change the object last";
-    return memcmp(expected, result->value, OBJECT_BYTES) == 0 ? NULL : "a torn value";
+    return memcmp(expected, result->value, s->plan->object_bytes) == 0 ? NULL : "a torn value";
 }
 
 static void require_right(const struct versioned_state *s, const struct result *result) {
@@ -194,23 +219,47 @@ static struct cost cost_begin(const struct versioned_state *s) {
     return (struct cost){.bound = sim_bound_begin(), .ended = s->ended};
 }
 
-/* Check the cost of a read of `count` objects at one instant, or of one object (0). Without a commit at the
- * same time, it takes at most three operations for each object. Otherwise it may read the version or a head
- * word more. A read starts again only if its extent was used again, after `retain` moves. */
-static void cost_end(const struct versioned_state *s, const struct cost *cost, uint32_t count,
-                     const char *what) {
-    if (sim_any_out()) /* operations on a lost connection are posted again and again */
-        return;
-    uint64_t moves = (s->begun - cost->ended) * s->plan->objects, again = moves / s->plan->retain;
-    uint64_t extent = sim_profile->mapped ? 3 : 1, version = 1, posts, turns;
-    if (count == 0 && moves == 0)
-        posts = extent + 1 + extent;
-    else if (count == 0)
-        posts = (extent + 1) + (1 + extent + 1) * (1 + again);
-    else
-        posts = (version + count * ((extent + 1) + (1 + extent + 1) + moves * (extent + 1))) * (1 + again);
-    turns = sim_profile->mapped ? TURNS_MAX * (1 + again) * (count + 1) : UINT64_MAX;
-    sim_bound_end(&cost->bound, what, posts, turns);
+/* Return whether no commit ran during the call. */
+static bool is_quiet(const struct versioned_state *s, const struct cost *cost) {
+    return s->begun == cost->ended;
+}
+
+/* Note that the node has found the newest extent of the object. */
+static void note_known(struct versioned_state *s, uint32_t rank, uint32_t object, const struct cost *cost) {
+    if (is_quiet(s, cost))
+        s->known[rank][object] = s->begun + 1;
+}
+
+static void cost_end(const struct versioned_state *s, const struct cost *cost, const char *what,
+                     uint64_t posts) {
+    uint64_t again = 1 + s->begun - cost->ended;
+    if (!sim_any_out()) /* else: operations on a lost connection are posted again and again */
+        sim_bound_end(&cost->bound, what, posts, sim_profile->mapped ? TURNS_MAX * again : UINT64_MAX);
+}
+
+/* Return the operations of a read of an extent. */
+static uint64_t extent_cost(void) {
+    return sim_profile->mapped ? 3 : 1;
+}
+
+/* Return the operations of a read of an object. One that was read, and has not changed since, is in a known
+ * extent. During commits, a read may read the version or a head word more. It starts again only if its
+ * extent was used again, after `retain` moves. */
+static uint64_t object_cost(const struct versioned_state *s, uint32_t rank, uint32_t object,
+                            const struct cost *cost) {
+    uint64_t extent = extent_cost(), again = (s->begun - cost->ended) * s->plan->objects / s->plan->retain;
+    if (!is_quiet(s, cost))
+        return (extent + 1) + (1 + extent + 1) * (1 + again);
+    bool is_known = s->known[rank][object] == s->begun + 1 && !s->is_late;
+    return is_known ? extent : extent + 1 + extent;
+}
+
+/* Return the operations of a read of all objects at one instant. */
+static uint64_t all_cost(const struct versioned_state *s, uint32_t rank, const struct cost *cost) {
+    uint64_t moves = (s->begun - cost->ended) * s->plan->objects, again = moves / s->plan->retain, sum = 0;
+    for (uint32_t i = 0; i < s->plan->objects; i++)
+        sum += object_cost(s, rank, i, cost) + moves * (extent_cost() + 1);
+    return (1 + sum) * (1 + again);
 }
 
 /* ---- calls ---- */
@@ -218,7 +267,7 @@ static void cost_end(const struct versioned_state *s, const struct cost *cost, u
 static bool commit(struct versioned_state *s, uint32_t thread, uint32_t number) {
     const struct range *ranges = ranges_of(s->plan, number);
     struct remo_versioned_change changes[RANGES_MAX];
-    unsigned char data[RANGES_MAX][OBJECT_BYTES];
+    unsigned char data[RANGES_MAX][VALUE_BYTES];
     uint64_t version = 0, seen = s->seen;
     uint32_t count = 0;
     for (; count < RANGES_MAX && ranges[count].size_bytes != 0; count++) {
@@ -264,9 +313,10 @@ static void read_one(struct versioned_state *s, uint32_t rank, uint32_t object) 
     struct cost cost = cost_begin(s);
     int rc = remo_versioned_read(s->tables[rank], OWNER, object, result.value, &result.version);
     result.begun = s->begun;
-    cost_end(s, &cost, 0, "read");
+    cost_end(s, &cost, "read", object_cost(s, rank, object, &cost));
     if (!succeeded(rank, rc, "read"))
         return;
+    note_known(s, rank, object, &cost);
     judge(s, &result);
     note_seen(s, result.version);
 }
@@ -283,7 +333,7 @@ static uint64_t read_all(struct versioned_state *s, uint32_t rank) {
     struct cost cost = cost_begin(s);
     int rc = remo_versioned_read_many(s->tables[rank], OWNER, items, count, &instant);
     uint64_t begun = s->begun;
-    cost_end(s, &cost, count, "read_many");
+    cost_end(s, &cost, "read_many", all_cost(s, rank, &cost));
     if (!succeeded(rank, rc, "read_many"))
         return NO_INSTANT;
     for (uint32_t i = 0; i < count; i++) {
@@ -294,6 +344,7 @@ static uint64_t read_all(struct versioned_state *s, uint32_t rank) {
         results[i].version = items[i].version;
         results[i].instant = instant;
         judge(s, &results[i]);
+        note_known(s, rank, i, &cost);
     }
     note_seen(s, instant);
     return instant;
@@ -305,7 +356,7 @@ static uint64_t read_version(struct versioned_state *s, uint32_t rank) {
     struct sim_bound bound = sim_bound_begin();
     int rc = remo_versioned_version(s->tables[rank], OWNER, &version);
     if (!sim_any_out())
-        sim_bound_end(&bound, "version", rank == OWNER ? 0 : 1, UINT64_MAX);
+        sim_bound_end(&bound, "version", 1, UINT64_MAX);
     if (!succeeded(rank, rc, "version"))
         return NO_INSTANT;
     sim_require(version >= seen && version <= s->begun,
@@ -319,10 +370,10 @@ static uint64_t read_version(struct versioned_state *s, uint32_t rank) {
 static void read_at(struct versioned_state *s, uint32_t rank, uint32_t object, uint64_t instant) {
     struct result result = {.rank = rank, .object = object, .version = UINT64_MAX, .instant = instant};
     struct cost cost = cost_begin(s);
-    cost.ended = instant; /* the object may have moved since */
     int rc = remo_versioned_read_at(s->tables[rank], OWNER, object, instant, result.value, &result.version);
     result.begun = s->begun;
-    cost_end(s, &cost, 1, "read_at");
+    uint64_t steps = moves_since(s, object, instant); /* from extent to extent */
+    cost_end(s, &cost, "read_at", 1 + object_cost(s, rank, object, &cost) + steps * (extent_cost() + 1));
     if (rc == -ESTALE)
         sim_require(may_be_stale(s, object, instant),
                     "read_at: object %u at version %llu is not stale after %llu commits (%s)", object,
@@ -349,21 +400,22 @@ static void after(void *state, uint32_t rank) {
 #define VERSIONED_CASE(...)                                                                         \
     {                                                                                               \
         .object = "versioned", .state_bytes = sizeof(struct versioned_state), .close = close_table, \
-        .after = after, __VA_ARGS__                                                                 \
+        __VA_ARGS__                                                                                 \
     }
 
 /* Small and large changes of two objects: extents fill up after one to four commits. One commit changes two
  * ranges of an object, which overlap. */
 static const struct plan changes_plan = {.objects = 2,
+                                         .object_bytes = 152,
                                          .retain = 2,
                                          .count = 7,
-                                         .entries = {{{0, 0, 136}},
-                                                     {{1, 100, 30}, {1, 110, 26}},
-                                                     {{0, 60, 8}},
-                                                     {{0, 3, 70}, {1, 0, 8}},
-                                                     {{1, 1, 135}},
-                                                     {{0, 90, 40}, {0, 56, 16}},
-                                                     {{0, 0, 136}}}};
+                                         .entries = {{{0, 0, 152}},
+                                                     {{1, 100, 30}, {1, 110, 42}},
+                                                     {{0, 60, 30}},
+                                                     {{0, 3, 90}, {1, 0, 8}},
+                                                     {{1, 1, 151}},
+                                                     {{0, 90, 40}, {0, 56, 50}},
+                                                     {{0, 0, 152}}}};
 
 static void open_changes(void *state, struct remo_node *node, uint32_t rank) {
     open_with(state, node, rank, &changes_plan);
@@ -379,10 +431,11 @@ static void changes_body(void *state, uint32_t rank, uint32_t thread) {
 
 const struct sim_case sim_case_versioned_changes =
     VERSIONED_CASE(.name = "changes", .about = "the owner changes two objects, and two nodes read them",
-                   .nodes = 3, .threads = 1, .open = open_changes, .body = changes_body);
+                   .nodes = 3, .threads = 1, .open = open_changes, .body = changes_body, .after = after);
 
 /* Most commits change both objects. */
 static const struct plan pairs_plan = {.objects = 2,
+                                       .object_bytes = 136,
                                        .retain = 2,
                                        .count = 5,
                                        .entries = {{{0, 0, 40}, {1, 40, 40}},
@@ -409,10 +462,11 @@ static void pairs_body(void *state, uint32_t rank, uint32_t thread) {
 const struct sim_case sim_case_versioned_pairs =
     VERSIONED_CASE(.name = "pairs",
                    .about = "commits of two objects; two nodes read both, and one of them each object",
-                   .nodes = 3, .threads = 1, .open = open_pairs, .body = pairs_body);
+                   .nodes = 3, .threads = 1, .open = open_pairs, .body = pairs_body, .after = after);
 
 /* Node 1 obtains versions, and both nodes read objects as of these versions. */
 static const struct plan instants_plan = {.objects = 2,
+                                          .object_bytes = 136,
                                           .retain = 2,
                                           .count = 6,
                                           .entries = {{{0, 0, 40}, {1, 40, 40}},
@@ -428,7 +482,7 @@ static void open_instants(void *state, struct remo_node *node, uint32_t rank) {
 
 static void instants_body(void *state, uint32_t rank, uint32_t thread) {
     struct versioned_state *s = state;
-    unsigned char value[OBJECT_BYTES];
+    unsigned char value[VALUE_BYTES];
     for (uint32_t number = 1; number <= 6 && rank == OWNER; number++)
         (void)commit(s, thread, number);
     for (uint32_t i = 0; i < 3 && rank == 1; i++) {
@@ -446,22 +500,34 @@ static void instants_body(void *state, uint32_t rank, uint32_t thread) {
                 remo_last_error());
 }
 
+static void instants_after(void *state, uint32_t rank) {
+    struct versioned_state *s = state;
+    after(s, rank);
+    for (uint32_t object = 0; object < s->plan->objects; object++) {
+        read_at(s, rank, object, s->instant);
+        read_at(s, rank, object, s->seen);
+        read_at(s, rank, object, s->seen > 2 ? s->seen - 2 : 0);
+    }
+}
+
 const struct sim_case sim_case_versioned_instants =
     VERSIONED_CASE(.name = "instants", .about = "two nodes read objects as of versions that one obtained",
-                   .nodes = 3, .threads = 1, .open = open_instants, .body = instants_body);
+                   .nodes = 3, .threads = 1, .open = open_instants, .body = instants_body,
+                   .after = instants_after);
 
 /* Each commit moves an object, and there is one spare extent. */
 static const struct plan reuse_plan = {.objects = 2,
+                                       .object_bytes = 152,
                                        .retain = 1,
                                        .count = 8,
-                                       .entries = {{{0, 0, 136}},
-                                                   {{1, 0, 136}},
-                                                   {{0, 0, 130}},
-                                                   {{0, 0, 136}},
-                                                   {{1, 0, 130}},
-                                                   {{0, 0, 136}, {1, 8, 128}},
-                                                   {{0, 0, 136}},
-                                                   {{0, 8, 128}}}};
+                                       .entries = {{{0, 0, 152}},
+                                                   {{1, 0, 152}},
+                                                   {{0, 0, 146}},
+                                                   {{0, 0, 152}},
+                                                   {{1, 0, 148}},
+                                                   {{0, 0, 152}, {1, 7, 145}},
+                                                   {{0, 0, 152}},
+                                                   {{0, 5, 147}}}};
 
 static void open_reuse(void *state, struct remo_node *node, uint32_t rank) {
     open_with(state, node, rank, &reuse_plan);
@@ -480,11 +546,52 @@ static void reuse_body(void *state, uint32_t rank, uint32_t thread) {
 
 const struct sim_case sim_case_versioned_reuse =
     VERSIONED_CASE(.name = "reuse", .about = "each commit moves an object to the only spare extent",
-                   .nodes = 3, .threads = 1, .open = open_reuse, .body = reuse_body);
+                   .nodes = 3, .threads = 1, .open = open_reuse, .body = reuse_body, .after = after);
+
+/* The owner moves the object after each operation of a read, which ends nevertheless. */
+static const struct plan outrun_plan = {
+    .objects = 1, .object_bytes = 136, .retain = 6, .count = 2, .entries = {{{0, 0, 136}}, {{0, 0, 130}}}};
+#define OUTRUN_COMMITS 16u
+
+static void open_outrun(void *state, struct remo_node *node, uint32_t rank) {
+    open_with(state, node, rank, &outrun_plan);
+}
+
+static bool has_posted(void *ctx) {
+    const struct versioned_state *s = ctx;
+    return (s->reader && s->reader->posts != s->seen_posts) || s->has_read;
+}
+
+static void outrun_body(void *state, uint32_t rank, uint32_t thread) {
+    struct versioned_state *s = state;
+    for (uint32_t number = 1; number <= OUTRUN_COMMITS && rank == OWNER; number++) {
+        sim_until(has_posted, s, "wait for an operation of the read");
+        if (s->has_read)
+            return;
+        s->seen_posts = s->reader->posts;
+        (void)commit(s, thread, number);
+    }
+    if (rank == OWNER)
+        return;
+    s->seen_posts = sim_current()->posts;
+    s->reader = sim_current();
+    for (uint32_t i = 0; i < 2; i++) {
+        struct sim_bound bound = sim_bound_begin();
+        read_one(s, rank, 0);
+        sim_bound_end(&bound, "a read of an object that moves", 4, UINT64_MAX);
+    }
+    s->has_read = true;
+}
+
+const struct sim_case sim_case_versioned_outrun =
+    VERSIONED_CASE(.name = "outrun", .about = "the object moves after each operation of a read", .nodes = 2,
+                   .threads = 1, .needs_flight = true, .open = open_outrun, .body = outrun_body,
+                   .after = after, .has_own_fault = true);
 
 /* Two threads of the owner commit, and one of them reads. Two threads of another node read. The version of a
  * commit is known when the commit returns. */
 static const struct plan writers_plan = {.objects = 2,
+                                         .object_bytes = 136,
                                          .retain = 2,
                                          .count = 8,
                                          .entries = {{{0, 0, 40}, {1, 40, 40}},
@@ -506,9 +613,11 @@ static void writers_body(void *state, uint32_t rank, uint32_t thread) {
     for (uint32_t i = 0; i < 3; i++) {
         if (rank == OWNER)
             (void)commit(s, thread, 4 * thread + i + 1);
-        if (rank != OWNER && thread == 1)
+        if (rank == OWNER && i == thread)
+            (void)read_version(s, rank);
+        else if (thread == 1)
             (void)read_all(s, rank);
-        else if (rank != OWNER || (thread == 1 && i == 1))
+        else
             read_one(s, rank, i % 2);
     }
 }
