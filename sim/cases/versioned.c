@@ -1,9 +1,9 @@
 /* versioned.c - the table of versioned objects: one node commits, and others read.
- * What a commit changes depends only on its number in the plan of the case. So the result of each read is
- * compared with a replay of all commits up to its version: a torn, stale or mixed value differs. Versions order
- * all commits. So a history is linearizable if each read returns the state at a version that is not before
- * any version that a call had returned on any node when the read began, and not after the last commit that had
- * begun when the read ended. */
+ * The changes of a commit depend only on its number in the plan of the case. So the result of each read is
+ * compared with a replay of all commits up to its version: a torn, stale or mixed value differs. Versions
+ * order all commits. So a history is linearizable if each read returns the state at a version that is not
+ * before any version that a call had returned on any node when the read began, and not after the last commit
+ * that had begun when the read ended. */
 #include <errno.h>
 #include <remo/versioned.h>
 #include <string.h>
@@ -115,8 +115,8 @@ static uint32_t record_bytes(const struct plan *plan, uint32_t number, uint32_t 
     return bytes;
 }
 
-/* Add the records of a commit to extents with used[] bytes of records. Returns the mask of the objects that the
- * commit moves. */
+/* Add the records of a commit to extents with used[] bytes of records. Returns the mask of the objects that
+ * the commit moves. */
 static uint32_t pack(const struct versioned_state *s, uint64_t version, uint32_t *used) {
     uint32_t moved = 0;
     for (uint32_t i = 0; i < s->plan->objects; i++) {
@@ -137,8 +137,8 @@ static uint64_t moves_since(const struct versioned_state *s, uint32_t object, ui
     return moves;
 }
 
-/* Return whether the extent of an object's state at `version` may have been used again: a commit has moved the
- * object from it, and since then objects have moved `retain` times. */
+/* Return whether the extent of an object's state at `version` may have been used again: a commit has moved
+ * the object from it, and since then objects have moved `retain` times. */
 static bool may_be_stale(const struct versioned_state *s, uint32_t object, uint64_t version) {
     uint32_t used[OBJECTS_MAX] = {0}, moves = 0;
     bool is_moved = false;
@@ -264,7 +264,7 @@ static uint64_t all_cost(const struct versioned_state *s, uint32_t rank, const s
 
 /* ---- calls ---- */
 
-static bool commit(struct versioned_state *s, uint32_t thread, uint32_t number) {
+static void commit(struct versioned_state *s, uint32_t thread, uint32_t number) {
     const struct range *ranges = ranges_of(s->plan, number);
     struct remo_versioned_change changes[RANGES_MAX];
     unsigned char data[RANGES_MAX][VALUE_BYTES];
@@ -288,7 +288,7 @@ static bool commit(struct versioned_state *s, uint32_t thread, uint32_t number) 
     sim_bound_end(&bound, "commit", 0, UINT64_MAX);
     if (rc != 0) {
         sim_require(sim_excused(OWNER, OWNER, rc), "commit: %d (%s)", rc, remo_last_error());
-        return false;
+        return;
     }
     sim_require(version > seen && version <= s->begun, "commit: version %llu, %llu seen before, %llu begun",
                 (unsigned long long)version, (unsigned long long)seen, (unsigned long long)s->begun);
@@ -298,7 +298,6 @@ static bool commit(struct versioned_state *s, uint32_t thread, uint32_t number) 
     s->running[thread] = 0;
     s->ended++;
     note_seen(s, version);
-    return true;
 }
 
 /* Return whether a call succeeded. An error must be excused. */
@@ -387,7 +386,7 @@ static void after(void *state, uint32_t rank) {
     struct versioned_state *s = state;
     for (uint32_t i = 0; i < 2; i++) {
         if (rank == OWNER)
-            (void)commit(s, 0, (uint32_t)s->begun + 1);
+            commit(s, 0, (uint32_t)s->begun + 1);
         for (uint32_t object = 0; object < s->plan->objects; object++)
             read_one(s, rank, object);
         (void)read_all(s, rank);
@@ -424,7 +423,7 @@ static void open_changes(void *state, struct remo_node *node, uint32_t rank) {
 static void changes_body(void *state, uint32_t rank, uint32_t thread) {
     struct versioned_state *s = state;
     for (uint32_t number = 1; number <= 7 && rank == OWNER; number++)
-        (void)commit(s, thread, number);
+        commit(s, thread, number);
     for (uint32_t i = 0; i < 6 && rank != OWNER; i++)
         read_one(s, rank, (i + rank) % 2);
 }
@@ -451,7 +450,7 @@ static void open_pairs(void *state, struct remo_node *node, uint32_t rank) {
 static void pairs_body(void *state, uint32_t rank, uint32_t thread) {
     struct versioned_state *s = state;
     for (uint32_t number = 1; number <= 5 && rank == OWNER; number++)
-        (void)commit(s, thread, number);
+        commit(s, thread, number);
     for (uint32_t i = 0; i < 3 && rank != OWNER; i++) {
         if (rank == 2)
             read_one(s, rank, i % 2);
@@ -484,7 +483,7 @@ static void instants_body(void *state, uint32_t rank, uint32_t thread) {
     struct versioned_state *s = state;
     unsigned char value[VALUE_BYTES];
     for (uint32_t number = 1; number <= 6 && rank == OWNER; number++)
-        (void)commit(s, thread, number);
+        commit(s, thread, number);
     for (uint32_t i = 0; i < 3 && rank == 1; i++) {
         uint64_t instant = i == 1 ? read_all(s, rank) : read_version(s, rank);
         if (instant != NO_INSTANT)
@@ -536,7 +535,7 @@ static void open_reuse(void *state, struct remo_node *node, uint32_t rank) {
 static void reuse_body(void *state, uint32_t rank, uint32_t thread) {
     struct versioned_state *s = state;
     for (uint32_t number = 1; number <= 8 && rank == OWNER; number++)
-        (void)commit(s, thread, number);
+        commit(s, thread, number);
     for (uint32_t i = 0; i < 4 && rank != OWNER; i++) {
         read_one(s, rank, i / 2 % 2);
         if (rank == 2)
@@ -569,7 +568,7 @@ static void outrun_body(void *state, uint32_t rank, uint32_t thread) {
         if (s->has_read)
             return;
         s->seen_posts = s->reader->posts;
-        (void)commit(s, thread, number);
+        commit(s, thread, number);
     }
     if (rank == OWNER)
         return;
@@ -612,7 +611,7 @@ static void writers_body(void *state, uint32_t rank, uint32_t thread) {
     struct versioned_state *s = state;
     for (uint32_t i = 0; i < 3; i++) {
         if (rank == OWNER)
-            (void)commit(s, thread, 4 * thread + i + 1);
+            commit(s, thread, 4 * thread + i + 1);
         if (rank == OWNER && i == thread)
             (void)read_version(s, rank);
         else if (thread == 1)
@@ -622,8 +621,8 @@ static void writers_body(void *state, uint32_t rank, uint32_t thread) {
     }
 }
 
-/* Let the commits that run have the versions that are not known, in one of two orders. Each thread of a failed
- * owner may have one. */
+/* Let the commits that run have the versions that are not known, in one of two orders. Each thread of a
+ * failed owner may have one. */
 static void assign(struct versioned_state *s, bool is_second_first) {
     uint32_t numbers[2] = {s->running[is_second_first], s->running[!is_second_first]}, next = 0;
     for (uint64_t v = 1; v <= s->begun; v++)
@@ -651,7 +650,7 @@ static void writers_check(void *state) {
 static void writers_after(void *state, uint32_t rank) {
     struct versioned_state *s = state;
     if (rank == OWNER)
-        (void)commit(s, 0, (uint32_t)s->begun + 3); /* after all numbers of the bodies */
+        commit(s, 0, (uint32_t)s->begun + 3); /* after all numbers of the bodies */
     for (uint32_t object = 0; object < s->plan->objects; object++)
         read_one(s, rank, object);
 }
