@@ -464,16 +464,16 @@ const struct sim_case sim_case_versioned_pairs =
                    .nodes = 3, .threads = 1, .open = open_pairs, .body = pairs_body, .after = after);
 
 /* Node 1 obtains versions, and both nodes read objects as of these versions. */
-static const struct plan instants_plan = {.objects = 2,
+static const struct plan instants_plan = {.objects = 3,
                                           .object_bytes = 136,
                                           .retain = 2,
                                           .count = 6,
-                                          .entries = {{{0, 0, 40}, {1, 40, 40}},
+                                          .entries = {{{0, 0, 40}, {1, 40, 40}, {2, 0, 8}},
                                                       {{0, 32, 80}},
-                                                      {{1, 0, 136}},
+                                                      {{1, 0, 136}, {2, 8, 90}},
                                                       {{0, 8, 64}, {1, 100, 8}},
                                                       {{0, 100, 8}},
-                                                      {{0, 0, 136}, {1, 16, 100}}}};
+                                                      {{0, 0, 136}, {1, 16, 100}, {2, 64, 72}}}};
 
 static void open_instants(void *state, struct remo_node *node, uint32_t rank) {
     open_with(state, node, rank, &instants_plan);
@@ -488,10 +488,10 @@ static void instants_body(void *state, uint32_t rank, uint32_t thread) {
         uint64_t instant = i == 1 ? read_all(s, rank) : read_version(s, rank);
         if (instant != NO_INSTANT)
             s->instant = instant;
-        read_at(s, rank, i % 2, s->instant);
+        read_at(s, rank, i % 3, s->instant);
     }
     for (uint32_t i = 0; i < 5 && rank == 2; i++)
-        read_at(s, rank, i / 2 % 2, s->instant);
+        read_at(s, rank, i / 2 % 3, s->instant);
     if (rank != 2)
         return;
     int rc = remo_versioned_read_at(s->tables[rank], OWNER, 0, COMMITS_MAX + 1, value, NULL);
