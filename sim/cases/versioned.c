@@ -54,7 +54,7 @@ struct versioned_state {
     uint32_t results_count;
     struct result results[RESULTS_MAX];
     const struct sim_actor *reader; /* whose operations the owner outruns, and those that it has seen */
-    uint64_t seen_posts;
+    uint64_t seen_posts, wanted_posts;
     bool has_read;
     uint64_t known[SIM_NODES_MAX][OBJECTS_MAX]; /* 1 + the commits before a read of the node ended */
 };
@@ -558,11 +558,12 @@ static void open_outrun(void *state, struct remo_node *node, uint32_t rank) {
 
 static bool has_posted(void *ctx) {
     const struct versioned_state *s = ctx;
-    return (s->reader && s->reader->posts != s->seen_posts) || s->has_read;
+    return (s->reader && s->reader->posts >= s->seen_posts + s->wanted_posts) || s->has_read;
 }
 
 static void outrun_body(void *state, uint32_t rank, uint32_t thread) {
     struct versioned_state *s = state;
+    s->wanted_posts = 1;
     for (uint32_t number = 1; number <= OUTRUN_COMMITS && rank == OWNER; number++) {
         sim_until(has_posted, s, "wait for an operation of the read");
         if (s->has_read)
@@ -585,6 +586,39 @@ static void outrun_body(void *state, uint32_t rank, uint32_t thread) {
 const struct sim_case sim_case_versioned_outrun =
     VERSIONED_CASE(.name = "outrun", .about = "the object moves after each operation of a read", .nodes = 2,
                    .threads = 1, .needs_flight = true, .open = open_outrun, .body = outrun_body,
+                   .after = after, .has_own_fault = true);
+
+/* During every third operation of the reads, the owner moves both objects. A read takes three operations: of
+ * the old extent, the directory and the new extent. So the owner uses an extent again while it is read, for
+ * the other object. An extent has two lines: header and base, and one record. */
+static const struct plan overtaken_plan = {
+    .objects = 2, .object_bytes = 24, .retain = 1, .count = 2, .entries = {{{0, 0, 24}}, {{1, 0, 24}}}};
+
+static void open_overtaken(void *state, struct remo_node *node, uint32_t rank) {
+    open_with(state, node, rank, &overtaken_plan);
+}
+
+static void overtaken_body(void *state, uint32_t rank, uint32_t thread) {
+    struct versioned_state *s = state;
+    s->wanted_posts = 3;
+    for (uint32_t number = 1; number <= OUTRUN_COMMITS && rank == OWNER; number += 2) {
+        sim_until(has_posted, s, "wait for operations of a read");
+        s->seen_posts = s->reader->posts;
+        commit(s, thread, number);
+        commit(s, thread, number + 1);
+    }
+    if (rank == OWNER)
+        return;
+    s->seen_posts = sim_current()->posts;
+    s->reader = sim_current();
+    for (uint32_t i = 0; i < 6; i++)
+        read_one(s, rank, i / 2 % 2);
+    s->has_read = true;
+}
+
+const struct sim_case sim_case_versioned_overtaken =
+    VERSIONED_CASE(.name = "overtaken", .about = "both objects move during every third operation", .nodes = 2,
+                   .threads = 1, .needs_flight = true, .open = open_overtaken, .body = overtaken_body,
                    .after = after, .has_own_fault = true);
 
 /* Two threads of the owner commit, and one of them reads. Two threads of another node read. The version of a
