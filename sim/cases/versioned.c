@@ -230,11 +230,13 @@ static void note_known(struct versioned_state *s, uint32_t rank, uint32_t object
         s->known[rank][object] = s->begun + 1;
 }
 
-static void cost_end(const struct versioned_state *s, const struct cost *cost, const char *what,
-                     uint64_t posts) {
+/* Check the cost of a read of node `rank`: none at the owner. */
+static void cost_end(const struct versioned_state *s, uint32_t rank, const struct cost *cost,
+                     const char *what, uint64_t posts) {
     uint64_t again = 1 + s->begun - cost->ended;
     if (!sim_any_out()) /* else: operations on a lost connection are posted again and again */
-        sim_bound_end(&cost->bound, what, posts, sim_profile->mapped ? TURNS_MAX * again : UINT64_MAX);
+        sim_bound_end(&cost->bound, what, rank == OWNER ? 0 : posts,
+                      sim_profile->mapped ? TURNS_MAX * again : UINT64_MAX);
 }
 
 /* Return the operations of a read of an extent. */
@@ -312,7 +314,7 @@ static void read_one(struct versioned_state *s, uint32_t rank, uint32_t object) 
     struct cost cost = cost_begin(s);
     int rc = remo_versioned_read(s->tables[rank], OWNER, object, result.value, &result.version);
     result.begun = s->begun;
-    cost_end(s, &cost, "read", object_cost(s, rank, object, &cost));
+    cost_end(s, rank, &cost, "read", object_cost(s, rank, object, &cost));
     if (!succeeded(rank, rc, "read"))
         return;
     note_known(s, rank, object, &cost);
@@ -332,7 +334,7 @@ static uint64_t read_all(struct versioned_state *s, uint32_t rank) {
     struct cost cost = cost_begin(s);
     int rc = remo_versioned_read_many(s->tables[rank], OWNER, items, count, &instant);
     uint64_t begun = s->begun;
-    cost_end(s, &cost, "read_many", all_cost(s, rank, &cost));
+    cost_end(s, rank, &cost, "read_many", all_cost(s, rank, &cost));
     if (!succeeded(rank, rc, "read_many"))
         return NO_INSTANT;
     for (uint32_t i = 0; i < count; i++) {
@@ -355,7 +357,7 @@ static uint64_t read_version(struct versioned_state *s, uint32_t rank) {
     struct sim_bound bound = sim_bound_begin();
     int rc = remo_versioned_version(s->tables[rank], OWNER, &version);
     if (!sim_any_out())
-        sim_bound_end(&bound, "version", 1, UINT64_MAX);
+        sim_bound_end(&bound, "version", rank == OWNER ? 0 : 1, UINT64_MAX);
     if (!succeeded(rank, rc, "version"))
         return NO_INSTANT;
     sim_require(version >= seen && version <= s->begun,
@@ -372,7 +374,8 @@ static void read_at(struct versioned_state *s, uint32_t rank, uint32_t object, u
     int rc = remo_versioned_read_at(s->tables[rank], OWNER, object, instant, result.value, &result.version);
     result.begun = s->begun;
     uint64_t steps = moves_since(s, object, instant); /* from extent to extent */
-    cost_end(s, &cost, "read_at", 1 + object_cost(s, rank, object, &cost) + steps * (extent_cost() + 1));
+    cost_end(s, rank, &cost, "read_at",
+             1 + object_cost(s, rank, object, &cost) + steps * (extent_cost() + 1));
     if (rc == -ESTALE)
         sim_require(may_be_stale(s, object, instant),
                     "read_at: object %u at version %llu is not stale after %llu commits (%s)", object,
