@@ -1,7 +1,7 @@
 /* versioned.c - reads and commits of versioned objects: random objects of the next node, one by one and
  * several as of one instant, and commits of one word to own objects; beside them, a pull of an owned variable
- * of the same size. The versions that a thread reads of an object never go back. The limit of a read is the copy
- * of an object at a random place, in memory of the same size. */
+ * of the same size. The versions that a thread reads of an object never go back. The limit of a read is the
+ * copy of an object at a random place, in memory of the same size. */
 #include <errno.h>
 #include <remo/versioned.h>
 #include <stdlib.h>

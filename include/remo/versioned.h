@@ -16,14 +16,14 @@
  *          an extent's size, if that is at most 64 KiB.
  * Cost:    commit: no network operation. A move copies object_bytes twice.
  *          read: none at the owner; at other nodes:
- *          - 1 read of the extent if this node knows the object's place; 2 the first time; 3 after
- *            the object has moved;
+ *          - 1 read of the extent if this node has read the object before; 2 the first time; 3
+ *            after the object has moved;
  *          - 1 read of 8 bytes more if the object is being changed;
  *          - in mapped memory a read of the extent is 2 or 3 reads: the base, the records if there
  *            are any, and the extent's first word again.
  *          read_many: 1 read of the version, and then those of the objects, 16 at the same time.
  *          read_at: as read; 1 read more for each move of the object since `version`, and 1 read of
- *          8 bytes if this node does not know yet that the owner has reached `version`.
+ *          8 bytes if no read of this node has found yet that the owner has reached `version`.
  *          Extents larger than 8 KiB may be split, as in region.h. Where memory is not mapped, a
  *          read transfers the complete extent, and checks the seals of all that it uses.
  * Order:   linearizable: commits and reads of one owner take effect in one order that agrees with

@@ -1,9 +1,7 @@
 /* versioned.c - the table of versioned objects: one node commits, and others read.
- * The changes of a commit depend only on its number in the plan of the case. So the result of each read is
- * compared with a replay of all commits up to its version: a torn, stale or mixed value differs. Versions
- * order all commits. So a history is linearizable if each read returns the state at a version that is not
- * before any version that a call had returned on any node when the read began, and not after the last commit
- * that had begun when the read ended. */
+ * The changes of a commit depend on its number only, so each result is compared with a replay up to its
+ * version. Versions order all commits. So a history is linearizable if no read returns a version before one
+ * that a call had returned when the read began, or after the last commit that had begun when it ended. */
 #include <errno.h>
 #include <remo/versioned.h>
 #include <string.h>
@@ -32,7 +30,7 @@ struct plan {
     struct range entries[ENTRIES_MAX][RANGES_MAX];
 };
 
-/* What a read returned. */
+/* The result of a read. */
 struct result {
     uint32_t rank, object;
     uint64_t seen;    /* the newest version that a call had returned when the read began */

@@ -57,10 +57,9 @@ static void put_buffer(struct remo_versioned *versioned, const struct remo__thre
     versioned->buffers[thread->index] = buffer;
 }
 
-/* ---- what this node knows of an owner ---- */
+/* ---- what this node has found out about an owner ---- */
 
-/* What another thread has read of the owner before it learned the version, precedes the reads of this thread
- * after this load. */
+/* The reads by which another thread learned the version precede the reads of this thread after this call. */
 static uint64_t known_version(const struct remo__versioned_peer *peer) {
     return atomic_load_explicit(&peer->version, memory_order_acquire);
 }
@@ -244,8 +243,7 @@ static int leave_out_pending(const struct get *get, struct remo__versioned_state
 static int use_state(struct get *get, struct remo__versioned_state *state) {
     const struct remo__versioned_image *image = &get->buffer->image;
     bool is_same = true;
-    if (image->header.head & REMO__VERSIONED_SUPERSEDED && !get->is_fresh && !get->is_older
-        && !state->has_later)
+    if (image->header.head & REMO__VERSIONED_SUPERSEDED && !get->is_fresh && !state->has_later)
         return restart(get);
     int rc = state->is_cut ? confirm(get, &is_same) : 0;
     if (rc != 0 || !is_same)

@@ -4,7 +4,8 @@
  * Memory of an owner: {version word in a cache line of its own; directory[objects]; extents}. Words:
  *   location  an entry of the directory, or `previous`: generation:40, extent:24
  *   head      generation:40, used:22 (words of records), superseded:1, pending:1
- *   place     in a record: offset:32, ends:1, size:31. `ends` marks the last record of a commit in its object.
+ *   place     in a record: offset:32, ends:1, size:31. `ends` marks the last record of a commit in the
+ *             object
  * Seals are 0 in mapped memory, where the order of loads replaces them. */
 #pragma once
 
@@ -132,7 +133,7 @@ struct remo__versioned_owner {
     struct remo__versioned_image *image; /* of the object that moves */
 };
 
-/* What this node knows of an owner. */
+/* The facts that this node has found out about an owner. */
 struct remo__versioned_peer {
     _Atomic uint64_t version;              /* the owner has reached it */
     _Atomic(_Atomic uint64_t *) locations; /* of each object; 0: unknown; NULL: no object was read */

@@ -556,6 +556,15 @@ static int costs_of_versions(struct remo_node *node, void *ctx) {
         }
         CHECK(version_at_cost(versioned, last, extent) == 0);
     }
+    CHECK_OK(cluster_meet());
+    if (remo_node_rank(node) == 0)
+        CHECK_OK(commit_value(versioned, 0, last + 1, NULL));
+    CHECK_OK(cluster_meet());
+    if (remo_node_rank(node) == 1) {
+        /* The known extent has a later record, so it is complete although the object has left it. */
+        CHECK(version_at_cost(versioned, last - 1, extent) == 0);
+        CHECK(version_at_cost(versioned, last, extent + 1 + extent) == 0);
+    }
     return close_versioned(versioned);
 }
 
