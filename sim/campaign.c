@@ -56,7 +56,7 @@ static bool claims(const struct sim_campaign *campaign, const struct sim_case *t
 
 /* The objects whose calls wait for each of their operations. A call of another object may return before, and
  * later operations take effect although an earlier one was refused. */
-static const char *const bearing_refusals[] = {"atomic_var", "queue", "kv", "heap", "task"};
+static const char *const bearing_refusals[] = {"atomic_var", "queue", "kv", "heap", "task", "versioned"};
 
 /* Only networks whose completions do not mean placement refuse operations (fault.h). */
 static bool bears_refusals(const struct sim_case *test, const struct sim_profile *profile) {

@@ -26,3 +26,4 @@
 #include <remo/tx.h>
 #include <remo/tx_queue.h>
 #include <remo/version.h>
+#include <remo/versioned.h>

@@ -112,6 +112,37 @@ static int ringbuffer_capacity(struct remo_channel *parent, uint32_t variant, vo
     return remo_ringbuffer_open(parent, "odd", &options, (struct remo_ringbuffer **)ret);
 }
 
+static int versioned_groups(struct remo_channel *parent, uint32_t variant, void **ret) {
+    struct remo_versioned_options options = {.participants = group_of(variant)};
+    return remo_versioned_open(parent, "odd", &options, (struct remo_versioned **)ret);
+}
+
+static int versioned_owners(struct remo_channel *parent, uint32_t variant, void **ret) {
+    struct remo_versioned_options options = {.owners = set_of(1u << variant)};
+    return remo_versioned_open(parent, "odd", &options, (struct remo_versioned **)ret);
+}
+
+static int versioned_objects(struct remo_channel *parent, uint32_t variant, void **ret) {
+    struct remo_versioned_options options = {.objects = 8 + variant};
+    return remo_versioned_open(parent, "odd", &options, (struct remo_versioned **)ret);
+}
+
+/* The extents have the same size. */
+static int versioned_bytes(struct remo_channel *parent, uint32_t variant, void **ret) {
+    struct remo_versioned_options options = {.object_bytes = 101 + variant, .log_bytes = 256};
+    return remo_versioned_open(parent, "odd", &options, (struct remo_versioned **)ret);
+}
+
+static int versioned_log(struct remo_channel *parent, uint32_t variant, void **ret) {
+    struct remo_versioned_options options = {.log_bytes = 2048 << variant};
+    return remo_versioned_open(parent, "odd", &options, (struct remo_versioned **)ret);
+}
+
+static int versioned_retain(struct remo_channel *parent, uint32_t variant, void **ret) {
+    struct remo_versioned_options options = {.retain = 5 + variant};
+    return remo_versioned_open(parent, "odd", &options, (struct remo_versioned **)ret);
+}
+
 static int kv_groups(struct remo_channel *parent, uint32_t variant, void **ret) {
     struct remo_kv_options options = {.participants = group_of(variant)};
     return remo_kv_open(parent, "odd", &options, (struct remo_kv **)ret);
@@ -135,6 +166,7 @@ CLOSER(sst)
 CLOSER(barrier)
 CLOSER(ringbuffer)
 CLOSER(kv)
+CLOSER(versioned)
 
 /* Node 0 opens variant 0, all others variant 1; the sentence names both. */
 static const struct disagreement {
@@ -163,6 +195,12 @@ static const struct disagreement {
     {"ringbuffer capacity", ringbuffer_capacity, close_ringbuffer, {"4096", "8192"}},
     {"kv participants", kv_groups, close_kv, {"nodes 0-1", "nodes 0-2"}},
     {"kv stripes", kv_stripes, close_kv, {", 16)", ", 32)"}},
+    {"versioned participants", versioned_groups, close_versioned, {"nodes 0-1", "nodes 0-2"}},
+    {"versioned owners", versioned_owners, close_versioned, {"node 0 on", "node 1 on"}},
+    {"versioned objects", versioned_objects, close_versioned, {"(8 of", "(9 of"}},
+    {"versioned object_bytes", versioned_bytes, close_versioned, {"of 101 B", "of 102 B"}},
+    {"versioned log_bytes", versioned_log, close_versioned, {"log 2048", "log 4096"}},
+    {"versioned retain", versioned_retain, close_versioned, {"retain 5", "retain 6"}},
 };
 
 static int disagree(struct remo_node *node, const struct disagreement *of) {
@@ -186,9 +224,7 @@ static int every_option(struct remo_node *node, void *ctx) {
 
 /* ---- mutual exclusion ---- */
 
-static struct {
-    _Atomic uint32_t holders[ROUNDS];
-} *shared;
+static struct { _Atomic uint32_t holders[ROUNDS]; } * shared;
 
 /* Both nodes name themselves as home of the lock, open it at the same time, and acquire it: not both
  * succeed. */

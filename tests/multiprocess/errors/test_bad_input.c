@@ -60,6 +60,10 @@ static int open_heap(struct remo_channel *parent, const char *name, void **ret) 
     return remo_heap_open(parent, name, NULL, (struct remo_heap **)ret);
 }
 
+static int open_versioned(struct remo_channel *parent, const char *name, void **ret) {
+    return remo_versioned_open(parent, name, NULL, (struct remo_versioned **)ret);
+}
+
 static void close_region(void *object) {
     remo_region_close(object);
 }
@@ -90,6 +94,9 @@ static void close_heap(void *object) {
 static void close_kv(void *object) {
     remo_kv_close(object);
 }
+static void close_versioned(void *object) {
+    remo_versioned_close(object);
+}
 
 static const struct kind {
     const char *name;
@@ -104,7 +111,8 @@ static const struct kind {
              {"ringbuffer", open_ringbuffer, close_ringbuffer},
              {"queue", open_queue, close_queue},
              {"heap", open_heap, close_heap},
-             {"kv", open_kv, close_kv}};
+             {"kv", open_kv, close_kv},
+             {"versioned", open_versioned, close_versioned}};
 
 #define KINDS (sizeof kinds / sizeof kinds[0])
 

@@ -426,6 +426,39 @@ static int tx_queues(struct remo_channel *root) {
     return 0;
 }
 
+static int versioned_objects(struct remo_channel *root) {
+    struct remo_versioned *versioned;
+    struct remo_versioned_options options = {.objects = 1, .object_bytes = 8};
+    uint64_t word = 1, version;
+    struct remo_versioned_change change = {.size_bytes = sizeof word, .data = &word};
+    struct remo_versioned_item item = {.value = &word};
+    CHECK_NULL(remo_versioned_open(NULL, "x", NULL, &versioned));
+    CHECK_NULL(remo_versioned_open(root, "x", NULL, NULL));
+    CHECK_OK(remo_versioned_open(root, "x", &options, &versioned));
+    CHECK_NULL(remo_versioned_commit(NULL, &change, 1, NULL));
+    CHECK_NULL(remo_versioned_commit(versioned, NULL, 1, NULL));
+    CHECK_OK(remo_versioned_commit(versioned, &change, 1, NULL));
+    change.data = NULL;
+    CHECK_INVALID(remo_versioned_commit(versioned, &change, 1, NULL));
+    CHECK_NULL(remo_versioned_read(NULL, 0, 0, &word, NULL));
+    CHECK_NULL(remo_versioned_read(versioned, 0, 0, NULL, NULL));
+    CHECK_OK(remo_versioned_read(versioned, 0, 0, &word, NULL));
+    CHECK_NULL(remo_versioned_read_many(NULL, 0, &item, 1, NULL));
+    CHECK_NULL(remo_versioned_read_many(versioned, 0, NULL, 1, NULL));
+    CHECK_OK(remo_versioned_read_many(versioned, 0, &item, 1, NULL));
+    item.value = NULL;
+    CHECK_INVALID(remo_versioned_read_many(versioned, 0, &item, 1, NULL));
+    CHECK_NULL(remo_versioned_version(NULL, 0, &version));
+    CHECK_NULL(remo_versioned_version(versioned, 0, NULL));
+    CHECK_NULL(remo_versioned_read_at(NULL, 0, 0, 1, &word, NULL));
+    CHECK_NULL(remo_versioned_read_at(versioned, 0, 0, 1, NULL, NULL));
+    CHECK_OK(remo_versioned_read_at(versioned, 0, 0, 1, &word, NULL));
+    CHECK(!remo_versioned_channel(NULL));
+    remo_versioned_close(NULL);
+    remo_versioned_close(versioned);
+    return 0;
+}
+
 static int null_arguments(struct remo_node *node, void *ctx) {
     struct remo_channel *root = remo_node_root(node);
     (void)ctx;
@@ -434,7 +467,7 @@ static int null_arguments(struct remo_node *node, void *ctx) {
     return nodes(node) || events(node) || tasks(node) || channels(root) || regions(root) || atomic_vars(root)
            || owned_vars(root) || ssts_and_barriers(root) || locks_and_queues(root) || ringbuffers(root)
            || maps(root) || collectives(root) || heaps(root) || services(root) || structures(root)
-           || tx_queues(root);
+           || tx_queues(root) || versioned_objects(root);
 }
 
 int main(int argc, char **argv) {

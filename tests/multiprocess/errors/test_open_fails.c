@@ -53,6 +53,7 @@ SUBJECT(ringbuffer, NULL)
 SUBJECT(queue, NULL)
 SUBJECT(heap, NULL)
 SUBJECT(kv, &kv_options)
+SUBJECT(versioned, NULL)
 
 /* A block of the heap, and the state that a thread needs in it. */
 static int open_block(struct remo_node *node, void **ret_object) {
@@ -116,7 +117,8 @@ static const struct subject objects[] = {ENTRY(thread),     ENTRY(buffer),
                                          ENTRY(barrier),    ENTRY(lock),
                                          ENTRY(ringbuffer), ENTRY(queue),
                                          ENTRY(kv),         {"kv_thread", open_kv_thread, close_kv},
-                                         ENTRY(heap),       {"block", open_block, close_heap}};
+                                         ENTRY(heap),       {"block", open_block, close_heap},
+                                         ENTRY(versioned)};
 
 /* ---- one attempt, in a new thread, whose state in a node ends with it ---- */
 

@@ -1,0 +1,237 @@
+/* commit.c - the owner's memory: commits, and moves of objects to other extents.
+ * Invariant: what a reader can find does not change. Records are written behind those that the head counts; a
+ * base is written to an extent that no location names with its generation. Each step is placed before
+ * the next one. */
+#include <stdlib.h>
+
+#include "objects/versioned/versioned.h"
+
+static char *place_of(struct remo_versioned *versioned, uint64_t offset) {
+    return versioned->region->memory->own + offset;
+}
+
+static char *extent_of(struct remo_versioned *versioned, uint64_t location) {
+    return place_of(versioned,
+                    remo__versioned_extent_at(&versioned->shape, remo__versioned_extent(location)));
+}
+
+static void store_word(char *place, uint64_t value) {
+    remo__store(place, value);
+    remo__flush(place, sizeof value);
+}
+
+static void store_bytes(char *place, const void *data, size_t bytes) {
+    remo__copy_to(place, data, bytes);
+    remo__flush(place, bytes);
+}
+
+static bool has_seals(const struct remo_versioned *versioned) {
+    return !versioned->region->node->mapped;
+}
+
+/* ---- extents ---- */
+
+/* Write the base in own.image to `extent`, which no reader uses, and let the directory name it. The new
+ * generation is placed first: it invalidates copies of the extent that a late reader makes. */
+static void place_base(struct remo_versioned *versioned, uint32_t object, uint32_t extent, uint64_t previous,
+                       uint64_t base_version) {
+    struct remo__versioned_owner *own = &versioned->own;
+    struct remo__versioned_image *image = own->image;
+    const struct remo__versioned_shape *shape = &versioned->shape;
+    uint64_t generation = ++own->generations[extent];
+    uint64_t location = generation << REMO__VERSIONED_EXTENT_BITS | extent;
+    char *place = extent_of(versioned, location);
+    image->header = (struct remo__versioned_header){.head = remo__versioned_head(generation, 0, 0),
+                                                    .base_version = base_version,
+                                                    .previous = previous,
+                                                    .object = object};
+    if (has_seals(versioned))
+        image->header.seal = remo__versioned_seal_base(shape, image);
+    store_word(place, image->header.head);
+    store_bytes(place + sizeof image->header.head, &image->header.seal,
+                sizeof image->header - sizeof image->header.head + shape->base_bytes);
+    store_word(place_of(versioned, remo__versioned_directory_at(object)), location);
+    own->objects[object].location = location;
+    own->objects[object].head = image->header.head;
+}
+
+/* Exchange the longest unused extent for `used`. */
+static uint32_t exchange_extent(struct remo_versioned *versioned, uint32_t used) {
+    struct remo__versioned_owner *own = &versioned->own;
+    uint32_t extent = own->spare[own->spare_first];
+    own->spare[own->spare_first] = used;
+    own->spare_first = (own->spare_first + 1) % (versioned->shape.extents - versioned->shape.objects);
+    return extent;
+}
+
+/* Move an object to another extent, with all its records in the base. */
+static void move(struct remo_versioned *versioned, uint32_t object) {
+    struct remo__versioned_owner *own = &versioned->own;
+    const struct remo__versioned_shape *shape = &versioned->shape;
+    struct remo__versioned_object before = own->objects[object];
+    struct remo__versioned_state state = {0};
+    uint32_t used = remo__versioned_used(before.head);
+    remo__copy_from(own->image, extent_of(versioned, before.location),
+                    sizeof own->image->header + shape->base_bytes + UINT64_C(8) * used);
+    (void)remo__versioned_judge(shape, own->image, object, remo__versioned_generation(before.location),
+                                REMO_VERSIONED_NEWEST, false, &state);
+    remo__versioned_apply(shape, own->image, state.words, own->image->contents);
+    uint32_t extent = exchange_extent(versioned, remo__versioned_extent(before.location));
+    place_base(versioned, object, extent, before.location, state.version);
+    /* after the directory: a reader that finds this mark finds the new location */
+    store_word(extent_of(versioned, before.location), before.head | REMO__VERSIONED_SUPERSEDED);
+}
+
+/* ---- open and close ---- */
+
+void remo__versioned_owner_close(struct remo_versioned *versioned) {
+    struct remo__versioned_owner *own = &versioned->own;
+    free(own->objects);
+    free(own->generations);
+    free(own->spare);
+    free(own->image);
+}
+
+int remo__versioned_owner_open(struct remo_versioned *versioned) {
+    struct remo__versioned_owner *own = &versioned->own;
+    const struct remo__versioned_shape *shape = &versioned->shape;
+    own->objects = calloc(shape->objects, sizeof own->objects[0]);
+    own->generations = calloc(shape->extents, sizeof own->generations[0]);
+    own->spare = calloc(shape->extents - shape->objects, sizeof own->spare[0]);
+    own->image = calloc(1, shape->extent_bytes);
+    if (!own->objects || !own->generations || !own->spare || !own->image)
+        return remo__fail(-ENOMEM, "no memory for %u versioned objects", shape->objects);
+    for (uint32_t i = shape->objects; i < shape->extents; i++)
+        own->spare[i - shape->objects] = i;
+    for (uint32_t object = 0; object < shape->objects; object++)
+        place_base(versioned, object, object, 0, 0);
+    return 0;
+}
+
+/* ---- commit ---- */
+
+static int check_change(const struct remo_versioned *versioned, const struct remo_versioned_change *change) {
+    const struct remo__versioned_shape *shape = &versioned->shape;
+    if (change->object >= shape->objects)
+        return remo__fail(-EINVAL, "cannot change object %u of %s: the last one is %u", change->object,
+                          remo_channel_name(versioned->region->channel), shape->objects - 1);
+    if (!change->data || change->size_bytes == 0)
+        return remo__fail(-EINVAL, "cannot change object %u of %s: data is NULL, or size_bytes is 0",
+                          change->object, remo_channel_name(versioned->region->channel));
+    if (change->size_bytes > shape->object_bytes || change->offset > shape->object_bytes - change->size_bytes)
+        return remo__fail(-EINVAL, "cannot change %u bytes at %u of object %u of %s: an object has %u bytes",
+                          change->size_bytes, change->offset, change->object,
+                          remo_channel_name(versioned->region->channel), shape->object_bytes);
+    return 0;
+}
+
+/* Count the words that the commit needs in each object. Returns -EMSGSIZE if one object needs more than an
+ * extent has. */
+static int count_words(struct remo_versioned *versioned, const struct remo_versioned_change *changes,
+                       uint32_t count) {
+    const struct remo__versioned_shape *shape = &versioned->shape;
+    for (uint32_t i = 0; i < count; i++) {
+        struct remo__versioned_object *object = &versioned->own.objects[changes[i].object];
+        object->wanted += remo__versioned_record_words(changes[i].size_bytes);
+        if (object->wanted > shape->log_words)
+            return remo__fail(-EMSGSIZE,
+                              "cannot commit: the changes of object %u of %s need more than log_bytes = %u "
+                              "bytes; open it with a larger log_bytes, or change the object as a whole",
+                              changes[i].object, remo_channel_name(versioned->region->channel),
+                              8 * shape->log_words);
+    }
+    return 0;
+}
+
+/* Write the record of a change behind those that the head counts. */
+static void write_record(struct remo_versioned *versioned, const struct remo_versioned_change *change) {
+    struct remo__versioned_object *object = &versioned->own.objects[change->object];
+    uint32_t words = remo__versioned_record_words(change->size_bytes);
+    uint32_t at = remo__versioned_used(object->head) + object->written;
+    char *place = extent_of(versioned, object->location) + sizeof(struct remo__versioned_header)
+                  + versioned->shape.base_bytes + UINT64_C(8) * at;
+    struct remo__versioned_record record = {.version = versioned->own.version + 1,
+                                            .place = (uint64_t)change->offset << 32 | change->size_bytes};
+    object->written += words;
+    if (object->written == object->wanted)
+        record.place |= REMO__VERSIONED_ENDS;
+    if (has_seals(versioned))
+        record.seal = remo__versioned_seal_record(remo__versioned_generation(object->location), at, &record,
+                                                  change->data, change->size_bytes);
+    store_bytes(place, &record, sizeof record);
+    store_bytes(place + sizeof record, change->data, change->size_bytes);
+}
+
+/* Let the head count the records of the commit, which is pending. */
+static void publish(struct remo_versioned *versioned, uint32_t index) {
+    struct remo__versioned_object *object = &versioned->own.objects[index];
+    if (object->written == 0)
+        return; /* an earlier change of the same object has published it */
+    object->head = remo__versioned_head(remo__versioned_generation(object->location),
+                                        remo__versioned_used(object->head) + object->written, 0);
+    object->written = 0;
+    object->wanted = 0;
+    store_word(extent_of(versioned, object->location), object->head | REMO__VERSIONED_PENDING);
+}
+
+/* The caller holds the mutex. Readers take the commit for done when they read the new version: between the
+ * heads' two stores, a reader that finds the mark reads the version. */
+static void write_commit(struct remo_versioned *versioned, const struct remo_versioned_change *changes,
+                         uint32_t count) {
+    struct remo__versioned_owner *own = &versioned->own;
+    for (uint32_t i = 0; i < count; i++) {
+        struct remo__versioned_object *object = &own->objects[changes[i].object];
+        if (remo__versioned_used(object->head) + object->wanted > versioned->shape.log_words)
+            move(versioned, changes[i].object);
+    }
+    for (uint32_t i = 0; i < count; i++)
+        write_record(versioned, &changes[i]);
+    for (uint32_t i = 0; i < count; i++)
+        publish(versioned, changes[i].object);
+    store_word(place_of(versioned, 0), ++own->version);
+    for (uint32_t i = 0; i < count; i++)
+        store_word(extent_of(versioned, own->objects[changes[i].object].location),
+                   own->objects[changes[i].object].head);
+    remo__mapped_fence(); /* visible to reads that begin after the return */
+}
+
+static int commit(struct remo_versioned *versioned, const struct remo_versioned_change *changes,
+                  uint32_t count) {
+    int rc = count_words(versioned, changes, count);
+    if (rc == 0) {
+        write_commit(versioned, changes, count);
+        return 0;
+    }
+    for (uint32_t i = 0; i < count; i++)
+        versioned->own.objects[changes[i].object].wanted = 0;
+    return rc;
+}
+
+int remo_versioned_commit(struct remo_versioned *versioned, const struct remo_versioned_change *changes,
+                          uint32_t count, uint64_t *ret_version) {
+    REMO__REQUIRE(versioned);
+    REMO__REQUIRE(changes);
+    struct remo_node *node = versioned->region->node;
+    if (!versioned->own.objects)
+        return remo__fail(-EPERM,
+                          "cannot commit to %s: node %u is not one of its owners; commit at the owner",
+                          remo_channel_name(versioned->region->channel), node->rank);
+    if (count == 0)
+        return remo__fail(-EINVAL, "cannot commit to %s: count is 0; pass at least one change",
+                          remo_channel_name(versioned->region->channel));
+    for (uint32_t i = 0; i < count; i++) {
+        int rc = check_change(versioned, &changes[i]);
+        if (rc != 0)
+            return rc;
+    }
+    int rc = remo__channel_check_match(versioned->region->channel);
+    if (rc == 0)
+        rc = remo__mutex_lock(node, &versioned->own.mutex, REMO_FOREVER); /* held for copies only */
+    if (rc != 0)
+        return rc;
+    rc = commit(versioned, changes, count);
+    if (rc == 0 && ret_version)
+        *ret_version = versioned->own.version;
+    remo__mutex_unlock(node, &versioned->own.mutex);
+    return rc;
+}

@@ -1,0 +1,112 @@
+/* extent.c - finds the state of an object in a copy of its extent.
+ * Invariant: nothing that an image contains is used before it was checked against the shape: the image may be
+ * torn, or of another use of the extent. */
+#include <string.h>
+#include <xxhash.h>
+
+#include "base/random.h"
+#include "objects/versioned/versioned.h"
+
+static uint32_t size_of(uint64_t place) {
+    return (uint32_t)(place & (REMO__VERSIONED_ENDS - 1));
+}
+
+static uint32_t offset_of(uint64_t place) {
+    return (uint32_t)(place >> 32);
+}
+
+/* ---- seals ---- */
+
+/* The seal of a use of an extent differs from that of any other use, because its generation does. */
+uint64_t remo__versioned_seal_base(const struct remo__versioned_shape *shape,
+                                   const struct remo__versioned_image *image) {
+    const void *sealed = &image->header.base_version;
+    size_t bytes = sizeof image->header - offsetof(struct remo__versioned_header, base_version);
+    return XXH3_64bits_withSeed(sealed, bytes + shape->base_bytes,
+                                remo__random_mix(remo__versioned_generation(image->header.head)));
+}
+
+uint64_t remo__versioned_seal_record(uint64_t generation, uint32_t at,
+                                     const struct remo__versioned_record *record, const void *data,
+                                     uint32_t size_bytes) {
+    uint64_t seed = remo__random_mix(remo__random_mix(generation) + at);
+    seed = remo__random_mix(seed ^ record->version);
+    return XXH3_64bits_withSeed(data, size_bytes, remo__random_mix(seed ^ record->place));
+}
+
+/* ---- judge ---- */
+
+/* Copy the record at word `at`, and return whether it is valid: within `used` words and its object. */
+static bool find_record(const struct remo__versioned_shape *shape, const uint64_t *records, uint32_t at,
+                        uint32_t used, struct remo__versioned_record *ret_record) {
+    if (used - at < REMO__VERSIONED_RECORD_BYTES / 8)
+        return false;
+    memcpy(ret_record, records + at, sizeof *ret_record);
+    uint32_t size = size_of(ret_record->place), offset = offset_of(ret_record->place);
+    return size > 0 && size <= shape->object_bytes && offset <= shape->object_bytes - size
+           && remo__versioned_record_words(size) <= used - at;
+}
+
+static bool is_whole(const struct remo__versioned_image *image, const uint64_t *records, uint32_t at,
+                     const struct remo__versioned_record *record) {
+    const void *data = records + at + REMO__VERSIONED_RECORD_BYTES / 8;
+    return record->seal
+           == remo__versioned_seal_record(remo__versioned_generation(image->header.head), at, record, data,
+                                          size_of(record->place));
+}
+
+/* Let the state end after the records of `version`, which end at word `words`. */
+static void extend(struct remo__versioned_state *state, uint64_t version, uint32_t words) {
+    state->version_before = state->version;
+    state->words_before = state->words;
+    state->version = version;
+    state->words = words;
+}
+
+enum remo__versioned_verdict remo__versioned_judge(const struct remo__versioned_shape *shape,
+                                                   const struct remo__versioned_image *image, uint32_t object,
+                                                   uint64_t generation, uint64_t version, bool has_seals,
+                                                   struct remo__versioned_state *ret_state) {
+    const struct remo__versioned_header *header = &image->header;
+    const uint64_t *records = image->contents + shape->base_bytes / 8;
+    uint32_t used = remo__versioned_used(header->head), at = 0;
+    struct remo__versioned_state state = {.version = header->base_version,
+                                          .version_before = header->base_version};
+    if (remo__versioned_generation(header->head) != generation)
+        return REMO__VERSIONED_REUSED;
+    if (used > shape->log_words || header->object != object
+        || (has_seals && header->seal != remo__versioned_seal_base(shape, image)))
+        return REMO__VERSIONED_DAMAGED;
+    if (header->base_version > version)
+        return REMO__VERSIONED_LATER;
+    while (at < used) {
+        struct remo__versioned_record record;
+        bool is_valid = find_record(shape, records, at, used, &record);
+        if (!has_seals && !is_valid)
+            return REMO__VERSIONED_DAMAGED;
+        state.is_cut = has_seals && !(is_valid && is_whole(image, records, at, &record));
+        state.has_later = !state.is_cut && record.version > version;
+        if (state.is_cut || state.has_later)
+            break;
+        at += remo__versioned_record_words(size_of(record.place));
+        if (record.place & REMO__VERSIONED_ENDS)
+            extend(&state, record.version, at);
+    }
+    state.is_pending = !state.is_cut && header->head & REMO__VERSIONED_PENDING;
+    *ret_state = state;
+    return REMO__VERSIONED_STATE;
+}
+
+void remo__versioned_apply(const struct remo__versioned_shape *shape,
+                           const struct remo__versioned_image *image, uint32_t words, void *value) {
+    const uint64_t *records = image->contents + shape->base_bytes / 8;
+    if (value != image->contents)
+        memcpy(value, image->contents, shape->object_bytes);
+    for (uint32_t at = 0; at < words;) {
+        struct remo__versioned_record record;
+        memcpy(&record, records + at, sizeof record);
+        memcpy((char *)value + offset_of(record.place), records + at + REMO__VERSIONED_RECORD_BYTES / 8,
+               size_of(record.place));
+        at += remo__versioned_record_words(size_of(record.place));
+    }
+}

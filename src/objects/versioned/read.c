@@ -1,0 +1,493 @@
+/* read.c - reads of objects. A read copies an extent to a private buffer, and finds the state there.
+ * Invariant: an extent is used only if its location came from the directory during the call, or its head does
+ * not have the superseded mark, or a record of a later version follows the state. Otherwise its object may
+ * have changed in another extent. */
+#include <stdlib.h>
+
+#include "objects/versioned/versioned.h"
+
+/* Objects that remo_versioned_read_many reads at the same time. */
+#ifdef REMO_SIM_SMALL
+#define WINDOW 2u
+#else
+#define WINDOW 16u
+#endif
+#define KEPT_BYTES_MAX (64u << 10) /* larger buffers are not kept between reads */
+
+/* A read of one object. */
+struct get {
+    struct remo_versioned *versioned;
+    struct remo__thread *thread;
+    struct remo__versioned_peer *peer;
+    uint32_t owner, object;
+    uint64_t at;       /* the version */
+    uint64_t location; /* of the extent; 0: ask the directory */
+    _Atomic uint64_t *known;
+    void *value;
+    uint64_t version; /* of the object, when is_done */
+    bool is_done;
+    bool is_fresh; /* the location came from the directory during this call */
+    bool is_older; /* the location came from a later extent of the object */
+    struct remo__versioned_buffer *buffer;
+    struct remo_ack ack;
+};
+
+/* ---- buffers ---- */
+
+static struct remo__versioned_buffer *take_buffer(struct remo_versioned *versioned,
+                                                  const struct remo__thread *thread) {
+    struct remo__versioned_buffer *buffer = versioned->buffers[thread->index];
+    if (remo__likely(buffer != NULL)) {
+        versioned->buffers[thread->index] = buffer->next;
+        return buffer;
+    }
+    buffer = aligned_alloc(REMO__CACHE_LINE, sizeof *buffer + versioned->shape.extent_bytes);
+    if (!buffer)
+        remo__fail(-ENOMEM, "no memory for a read of %s", remo_channel_name(versioned->region->channel));
+    return buffer;
+}
+
+static void put_buffer(struct remo_versioned *versioned, const struct remo__thread *thread,
+                       struct remo__versioned_buffer *buffer) {
+    if (versioned->shape.extent_bytes > KEPT_BYTES_MAX) {
+        free(buffer);
+        return;
+    }
+    buffer->next = versioned->buffers[thread->index];
+    versioned->buffers[thread->index] = buffer;
+}
+
+/* ---- what this node has found out about an owner ---- */
+
+/* The reads by which another thread learned the version precede the reads of this thread after this call. */
+static uint64_t known_version(const struct remo__versioned_peer *peer) {
+    return atomic_load_explicit(&peer->version, memory_order_acquire);
+}
+
+static void learn_version(struct remo__versioned_peer *peer, uint64_t version) {
+    uint64_t known = atomic_load_explicit(&peer->version, memory_order_relaxed);
+    while (remo__unlikely(known < version)
+           && !atomic_compare_exchange_weak_explicit(&peer->version, &known, version, memory_order_release,
+                                                     memory_order_relaxed))
+        continue;
+}
+
+/* Return the known locations of an owner's objects, or NULL, with a sentence. */
+static _Atomic uint64_t *locations_of(struct remo_versioned *versioned, struct remo__versioned_peer *peer) {
+    _Atomic uint64_t *locations = atomic_load_explicit(&peer->locations, memory_order_acquire), *none = NULL;
+    if (remo__likely(locations != NULL))
+        return locations;
+    locations = calloc(versioned->shape.objects, sizeof locations[0]);
+    if (!locations) {
+        remo__fail(-ENOMEM, "no memory for the locations of %u objects of %s", versioned->shape.objects,
+                   remo_channel_name(versioned->region->channel));
+        return NULL;
+    }
+    if (atomic_compare_exchange_strong(&peer->locations, &none, locations))
+        return locations;
+    free(locations); /* another thread was first */
+    return none;
+}
+
+/* ---- reads ---- */
+
+static bool is_own(const struct get *get) {
+    return get->owner == get->versioned->region->node->rank;
+}
+
+/* Read from the owner's memory; at the owner without a network operation. With an ack, the data is in place
+ * when the ack is complete. */
+static int read_bytes(const struct get *get, uint64_t offset, void *dst, size_t bytes, struct remo_ack *ack) {
+    const struct remo__memory *memory = get->versioned->region->memory;
+    struct remo__ref ref;
+    if (is_own(get)) {
+        remo__copy_from(dst, memory->own + offset, bytes);
+        return 0;
+    }
+    int rc = remo__memory_find(memory, get->thread, get->owner, offset, &ref);
+    return rc == 0 ? remo__read(ref, dst, bytes, ack) : rc;
+}
+
+static int read_word(const struct get *get, uint64_t offset, uint64_t *ret_word) {
+    return read_bytes(get, offset, ret_word, sizeof *ret_word, NULL);
+}
+
+static int fail_damaged(const struct get *get) {
+    return remo__fail(
+        -EPROTO, "the memory of %s at node %u is damaged: it has no valid object %u; start the job again",
+        remo_channel_name(get->versioned->region->channel), get->owner, get->object);
+}
+
+static int read_version(const struct get *get, uint64_t *ret_version) {
+    int rc = read_word(get, 0, ret_version);
+    if (rc != 0)
+        return rc;
+    if (*ret_version == REMO_VERSIONED_NEWEST)
+        return fail_damaged(get);
+    /* Another thread may not have flushed it yet. A peer must not read an older version after this call. */
+    if (is_own(get))
+        remo__flush(get->versioned->region->memory->own, sizeof *ret_version);
+    learn_version(get->peer, *ret_version);
+    return 0;
+}
+
+static bool is_location(const struct get *get) {
+    return remo__versioned_extent(get->location) < get->versioned->shape.extents
+           && remo__versioned_generation(get->location) > 0;
+}
+
+static uint64_t extent_at(const struct get *get) {
+    return remo__versioned_extent_at(&get->versioned->shape, remo__versioned_extent(get->location));
+}
+
+/* Return whether extents are copied in order, and have no seals. */
+static bool is_in_order(const struct get *get) {
+    return get->versioned->region->node->mapped || is_own(get);
+}
+
+/* Copy an extent in order: header and base, then the records that the head counts, and the head again. The
+ * copy is whole if the generation is the same. The base was complete before the location was known. */
+static int copy_in_order(const struct get *get) {
+    const struct remo__versioned_shape *shape = &get->versioned->shape;
+    struct remo__versioned_image *image = &get->buffer->image;
+    uint64_t again = 0, records = sizeof image->header + shape->base_bytes;
+    int rc = read_bytes(get, extent_at(get), image, records, NULL);
+    uint64_t words = remo__min(remo__versioned_used(image->header.head), shape->log_words);
+    if (rc == 0 && words > 0)
+        rc = read_bytes(get, extent_at(get) + records, (char *)image + records, 8 * words, NULL);
+    if (rc == 0)
+        rc = read_word(get, extent_at(get), &again);
+    if (rc == 0 && remo__versioned_generation(again) != remo__versioned_generation(image->header.head))
+        image->header.head = again; /* the extent was used again */
+    return rc;
+}
+
+/* Copy the extent. With an ack, the copy is in place when the ack is complete. */
+static int copy(const struct get *get, struct remo_ack *ack) {
+    if (is_in_order(get))
+        return copy_in_order(get);
+    return read_bytes(get, extent_at(get), &get->buffer->image, get->versioned->shape.extent_bytes, ack);
+}
+
+/* Read the location from the directory. With an ack, as above. */
+static int ask_directory(struct get *get, struct remo_ack *ack) {
+    get->is_fresh = true;
+    return read_bytes(get, remo__versioned_directory_at(get->object), &get->location, sizeof get->location,
+                      ack);
+}
+
+static int use_location(struct get *get) {
+    if (!is_location(get))
+        return fail_damaged(get);
+    atomic_store_explicit(get->known, get->location, memory_order_relaxed);
+    return 0;
+}
+
+/* ---- one copy ---- */
+
+/* The functions below set get->location to 0, or to an earlier extent, if another copy is needed. */
+
+static int restart(struct get *get) {
+    get->location = 0;
+    return 0;
+}
+
+/* The extent has been used again. */
+static int restart_reused(struct get *get) {
+    if (!get->is_older)
+        return restart(get);
+    return remo__fail(
+        -ESTALE,
+        "version %llu of object %u of %s at node %u is not retained any more; read a newer one, "
+        "or open it with a larger retain",
+        (unsigned long long)get->at, get->object, remo_channel_name(get->versioned->region->channel),
+        get->owner);
+}
+
+/* Continue with the extent that the object had before. */
+static int go_back(struct get *get) {
+    get->location = get->buffer->image.header.previous;
+    get->is_older = true;
+    return is_location(get) ? 0 : fail_damaged(get);
+}
+
+/* A part of the copy is not whole. Set *ret_same to whether the extent has not been used again: then the part
+ * was not yet written when it was read. */
+static int confirm(struct get *get, bool *ret_same) {
+    uint64_t head;
+    int rc = read_word(get, extent_at(get), &head);
+    *ret_same = rc == 0 && remo__versioned_generation(head) == remo__versioned_generation(get->location);
+    return rc == 0 && !*ret_same ? restart_reused(get) : rc;
+}
+
+/* The base is not whole: the extent has been used again, or the memory is damaged. */
+static int explain_damage(struct get *get) {
+    bool is_same = true;
+    int rc = is_in_order(get) ? 0 : confirm(get, &is_same);
+    return rc == 0 && is_same ? fail_damaged(get) : rc;
+}
+
+/* Leave a commit out that is not visible yet. */
+static int leave_out_pending(const struct get *get, struct remo__versioned_state *state) {
+    uint64_t version;
+    if (!state->is_pending || get->at != REMO_VERSIONED_NEWEST || state->version <= known_version(get->peer))
+        return 0;
+    int rc = read_version(get, &version);
+    if (rc == 0 && state->version > version) {
+        state->version = state->version_before;
+        state->words = state->words_before;
+    }
+    return rc;
+}
+
+static int use_state(struct get *get, struct remo__versioned_state *state) {
+    const struct remo__versioned_image *image = &get->buffer->image;
+    bool is_same = true;
+    if (image->header.head & REMO__VERSIONED_SUPERSEDED && !get->is_fresh && !state->has_later)
+        return restart(get);
+    int rc = state->is_cut ? confirm(get, &is_same) : 0;
+    if (rc != 0 || !is_same)
+        return rc;
+    rc = leave_out_pending(get, state);
+    if (rc != 0)
+        return rc;
+    remo__versioned_apply(&get->versioned->shape, image, state->words, get->value);
+    learn_version(get->peer, state->version);
+    get->version = state->version;
+    get->is_done = true;
+    return 0;
+}
+
+static int use_copy(struct get *get) {
+    struct remo__versioned_state state;
+    switch (remo__versioned_judge(&get->versioned->shape, &get->buffer->image, get->object,
+                                  remo__versioned_generation(get->location), get->at, !is_in_order(get),
+                                  &state)) {
+    case REMO__VERSIONED_REUSED: return restart_reused(get);
+    case REMO__VERSIONED_LATER: return go_back(get);
+    case REMO__VERSIONED_STATE: return use_state(get, &state);
+    default: return explain_damage(get);
+    }
+}
+
+/* ---- rounds: of one or several objects of an owner ---- */
+
+/* Wait for the operations of all gets, or cancel them after an error, because they use the caller's stack. */
+static int settle(struct get *gets, uint32_t count, int rc) {
+    for (uint32_t i = 0; i < count; i++) {
+        struct remo_node *node = gets[i].versioned->region->node;
+        struct remo_ack *ack = &gets[i].ack;
+        if (rc != 0)
+            remo_ack_cancel(ack);
+        else if (remo__ack_pending(ack) || ack->status != 0)
+            rc = remo__ack_settle(ack, node->op_timeout_ns);
+        else
+            continue;
+        *ack = (struct remo_ack)REMO_ACK_INIT;
+        if (rc == -ETIMEDOUT)
+            rc = remo__peer_timeout(node, gets[i].owner, "read from");
+    }
+    return rc;
+}
+
+/* A single read needs no ack. */
+static struct remo_ack *ack_of(struct get *get, uint32_t count) {
+    return count > 1 ? &get->ack : NULL;
+}
+
+/* Ask the directory for all locations that are not known. */
+static int locate(struct get *gets, uint32_t count) {
+    bool asked[WINDOW] = {false};
+    int rc = 0;
+    remo__cork(gets[0].thread);
+    for (uint32_t i = 0; i < count && rc == 0; i++) {
+        asked[i] = !gets[i].is_done && gets[i].location == 0;
+        if (asked[i])
+            rc = ask_directory(&gets[i], ack_of(&gets[i], count));
+    }
+    remo__uncork(gets[0].thread);
+    rc = settle(gets, count, rc);
+    for (uint32_t i = 0; i < count && rc == 0; i++)
+        if (asked[i])
+            rc = use_location(&gets[i]);
+    return rc;
+}
+
+static int copy_all(struct get *gets, uint32_t count) {
+    int rc = 0;
+    remo__cork(gets[0].thread);
+    for (uint32_t i = 0; i < count && rc == 0; i++)
+        if (!gets[i].is_done)
+            rc = copy(&gets[i], ack_of(&gets[i], count));
+    remo__uncork(gets[0].thread);
+    return settle(gets, count, rc);
+}
+
+/* Read the extents of all gets that are not done. *ret_done: all are. */
+static int run_round(struct get *gets, uint32_t count, bool *ret_done) {
+    int rc = locate(gets, count);
+    if (rc == 0)
+        rc = copy_all(gets, count);
+    *ret_done = true;
+    for (uint32_t i = 0; i < count && rc == 0; i++) {
+        if (!gets[i].is_done)
+            rc = use_copy(&gets[i]);
+        *ret_done &= gets[i].is_done;
+    }
+    return rc;
+}
+
+static int fail_outrun(const struct get *get) {
+    return remo__fail(-ETIMEDOUT,
+                      "node %u moves the objects of %s faster than they can be read; open it with a larger "
+                      "retain or log_bytes",
+                      get->owner, remo_channel_name(get->versioned->region->channel));
+}
+
+/* Read the objects of up to WINDOW gets. */
+static int run_gets(struct get *gets, uint32_t count) {
+    uint64_t deadline_ns = 0;
+    bool is_done;
+    int rc;
+    while ((rc = run_round(gets, count, &is_done)) == 0 && !is_done) {
+        if (deadline_ns == 0)
+            deadline_ns = remo__deadline(gets[0].versioned->region->node->op_timeout_ns);
+        else if (remo__remaining_ns(deadline_ns) == 0)
+            return fail_outrun(&gets[0]);
+    }
+    return rc;
+}
+
+/* ---- the calls ---- */
+
+static int begin(struct remo_versioned *versioned, uint32_t owner, struct get *ret_get) {
+    *ret_get = (struct get){.versioned = versioned, .owner = owner, .ack = REMO_ACK_INIT};
+    if (owner >= versioned->region->nodes || !remo_nodeset_has(&versioned->owners, owner))
+        return remo__fail(-EINVAL, "cannot read from node %u: it is not an owner of %s", owner,
+                          remo_channel_name(versioned->region->channel));
+    ret_get->thread = remo__thread(versioned->region->node);
+    ret_get->peer = &versioned->peers[owner];
+    return ret_get->thread ? 0 : remo__last_code();
+}
+
+static int check_object(const struct remo_versioned *versioned, uint32_t object, const void *value) {
+    if (object >= versioned->shape.objects)
+        return remo__fail(-EINVAL, "cannot read object %u of %s: the last one is %u", object,
+                          remo_channel_name(versioned->region->channel), versioned->shape.objects - 1);
+    return value ? 0
+                 : remo__fail(-EINVAL, "cannot read object %u of %s: the value is NULL", object,
+                              remo_channel_name(versioned->region->channel));
+}
+
+/* Begin to read an object: take a buffer, and the location if it is known. The caller ends it. */
+static int begin_get(struct remo_versioned *versioned, uint32_t owner, uint32_t object, uint64_t version,
+                     void *value, struct get *ret_get) {
+    int rc = begin(versioned, owner, ret_get);
+    if (rc != 0)
+        return rc;
+    _Atomic uint64_t *locations = locations_of(versioned, ret_get->peer);
+    if (!locations)
+        return remo__last_code();
+    ret_get->object = object;
+    ret_get->at = version;
+    ret_get->value = value;
+    ret_get->known = &locations[object];
+    ret_get->location = atomic_load_explicit(ret_get->known, memory_order_relaxed);
+    ret_get->buffer = take_buffer(versioned, ret_get->thread);
+    return ret_get->buffer ? 0 : remo__last_code();
+}
+
+static void end_get(struct get *get) {
+    if (get->buffer)
+        put_buffer(get->versioned, get->thread, get->buffer);
+}
+
+/* Return an error if the owner has not reached the version. */
+static int check_version(const struct get *get) {
+    uint64_t version = known_version(get->peer);
+    if (get->at <= version || get->at == REMO_VERSIONED_NEWEST)
+        return 0;
+    int rc = read_version(get, &version);
+    if (rc == 0 && get->at > version)
+        rc =
+            remo__fail(-EINVAL, "cannot read version %llu of %s at node %u: it has reached %llu; wait for it",
+                       (unsigned long long)get->at, remo_channel_name(get->versioned->region->channel),
+                       get->owner, (unsigned long long)version);
+    return rc;
+}
+
+int remo_versioned_read_at(struct remo_versioned *versioned, uint32_t owner, uint32_t object,
+                           uint64_t version, void *value, uint64_t *ret_version) {
+    REMO__REQUIRE(versioned);
+    struct get get = {0};
+    int rc = check_object(versioned, object, value);
+    if (rc == 0)
+        rc = begin_get(versioned, owner, object, version, value, &get);
+    if (rc == 0)
+        rc = check_version(&get);
+    if (rc == 0)
+        rc = run_gets(&get, 1);
+    end_get(&get);
+    if (rc == 0 && ret_version)
+        *ret_version = get.version;
+    return rc;
+}
+
+int remo_versioned_read(struct remo_versioned *versioned, uint32_t owner, uint32_t object, void *value,
+                        uint64_t *ret_version) {
+    return remo_versioned_read_at(versioned, owner, object, REMO_VERSIONED_NEWEST, value, ret_version);
+}
+
+int remo_versioned_version(struct remo_versioned *versioned, uint32_t owner, uint64_t *ret_version) {
+    REMO__REQUIRE(versioned);
+    REMO__REQUIRE(ret_version);
+    struct get get;
+    int rc = begin(versioned, owner, &get);
+    return rc == 0 ? read_version(&get, ret_version) : rc;
+}
+
+/* Read up to WINDOW objects as of `version`. */
+static int read_window(struct remo_versioned *versioned, uint32_t owner, uint64_t version,
+                       struct remo_versioned_item *items, uint32_t count) {
+    struct get gets[WINDOW] = {0};
+    int rc = 0;
+    for (uint32_t i = 0; i < count && rc == 0; i++)
+        rc = begin_get(versioned, owner, items[i].object, version, items[i].value, &gets[i]);
+    if (rc == 0)
+        rc = run_gets(gets, count);
+    for (uint32_t i = 0; i < count; i++) {
+        items[i].version = gets[i].version;
+        end_get(&gets[i]);
+    }
+    return rc;
+}
+
+/* Read all objects as of the owner's present version. */
+static int read_all(struct remo_versioned *versioned, uint32_t owner, struct remo_versioned_item *items,
+                    uint32_t count, uint64_t *ret_version) {
+    int rc = remo_versioned_version(versioned, owner, ret_version);
+    for (uint64_t i = 0; i < count && rc == 0; i += WINDOW)
+        rc = read_window(versioned, owner, *ret_version, items + i, (uint32_t)remo__min(WINDOW, count - i));
+    return rc;
+}
+
+int remo_versioned_read_many(struct remo_versioned *versioned, uint32_t owner,
+                             struct remo_versioned_item *items, uint32_t count, uint64_t *ret_version) {
+    REMO__REQUIRE(versioned);
+    REMO__REQUIRE(items);
+    uint64_t version = 0, deadline_ns = 0;
+    int rc = 0;
+    for (uint32_t i = 0; i < count && rc == 0; i++)
+        rc = check_object(versioned, items[i].object, items[i].value);
+    if (rc != 0)
+        return rc;
+    while ((rc = read_all(versioned, owner, items, count, &version)) == -ESTALE) {
+        if (deadline_ns == 0)
+            deadline_ns = remo__deadline(versioned->region->node->op_timeout_ns);
+        else if (remo__remaining_ns(deadline_ns) == 0)
+            return fail_outrun(&(struct get){.versioned = versioned, .owner = owner});
+    }
+    if (rc == 0 && ret_version)
+        *ret_version = version;
+    return rc;
+}

@@ -1,0 +1,161 @@
+/* versioned.h - the layout of an owner's memory, and the state of an open object.
+ * docs/internals/versioned.md describes the protocol.
+ *
+ * Memory of an owner: {version word in a cache line of its own; directory[objects]; extents}. Words:
+ *   location  an entry of the directory, or `previous`: generation:40, extent:24
+ *   head      generation:40, used:22 (words of records), superseded:1, pending:1
+ *   place     in a record: offset:32, ends:1, size:31. `ends` marks the last record of a commit in the
+ *             object
+ * Seals are 0 in mapped memory, where the order of loads replaces them. */
+#pragma once
+
+#include <remo/versioned.h>
+
+#include "objects/region.h"
+
+#define REMO__VERSIONED_EXTENT_BITS 24u
+#define REMO__VERSIONED_EXTENTS_MAX (1u << REMO__VERSIONED_EXTENT_BITS)
+#define REMO__VERSIONED_USED_MAX ((1u << 22) - 1) /* words of records in an extent */
+#define REMO__VERSIONED_RECORD_BYTES 24u          /* of a record without its data */
+
+/* The first words of an extent. */
+struct remo__versioned_header {
+    uint64_t head, seal;   /* the seal: over the words that follow, and the base */
+    uint64_t base_version; /* of the last commit in the base */
+    uint64_t previous;     /* location of the extent that the object had before; 0: none */
+    uint64_t object;
+};
+
+struct remo__versioned_record {
+    uint64_t version, place, seal; /* the seal: over version, place and data */
+};
+
+struct remo__versioned_shape {
+    uint32_t objects, extents, object_bytes;
+    uint32_t base_bytes; /* object_bytes, padded to words */
+    uint32_t log_words;
+    uint64_t extent_bytes, extents_at;
+};
+
+/* ---- extents (extent.c) ---- */
+
+static inline uint64_t remo__versioned_generation(uint64_t word) {
+    return word >> REMO__VERSIONED_EXTENT_BITS;
+}
+
+static inline uint32_t remo__versioned_extent(uint64_t location) {
+    return location & (REMO__VERSIONED_EXTENTS_MAX - 1);
+}
+
+#define REMO__VERSIONED_PENDING UINT64_C(1)
+#define REMO__VERSIONED_SUPERSEDED UINT64_C(2)
+#define REMO__VERSIONED_ENDS UINT64_C(0x80000000) /* in a place */
+
+static inline uint32_t remo__versioned_used(uint64_t head) {
+    return (uint32_t)(head >> 2) & REMO__VERSIONED_USED_MAX;
+}
+
+static inline uint64_t remo__versioned_head(uint64_t generation, uint32_t used, uint64_t flags) {
+    return generation << REMO__VERSIONED_EXTENT_BITS | (uint64_t)used << 2 | flags;
+}
+
+/* Return the words of a record with `size_bytes` bytes of data. */
+static inline uint32_t remo__versioned_record_words(uint32_t size_bytes) {
+    return (uint32_t)((REMO__VERSIONED_RECORD_BYTES + remo__align_up(size_bytes, 8)) / 8);
+}
+
+/* A copy of an extent in private memory: the header, the base, and the records. */
+struct remo__versioned_image {
+    struct remo__versioned_header header;
+    uint64_t contents[];
+};
+
+/* Seal a base, or a record at word `at` of an extent's records. */
+uint64_t remo__versioned_seal_base(const struct remo__versioned_shape *shape,
+                                   const struct remo__versioned_image *image);
+uint64_t remo__versioned_seal_record(uint64_t generation, uint32_t at,
+                                     const struct remo__versioned_record *record, const void *data,
+                                     uint32_t size_bytes);
+
+enum remo__versioned_verdict {
+    REMO__VERSIONED_STATE,   /* `state` is set */
+    REMO__VERSIONED_LATER,   /* the base is of a later version */
+    REMO__VERSIONED_REUSED,  /* the extent has another generation */
+    REMO__VERSIONED_DAMAGED, /* the base is not whole, or a record in mapped memory is not valid */
+};
+
+/* The state of an object in an extent: its base and the first `words` words of records. */
+struct remo__versioned_state {
+    uint64_t version;
+    uint32_t words;
+    /* a record that the head counts is not whole; the result is a state only if the extent has not been used
+     * again since */
+    bool is_cut;
+    bool has_later;          /* a record of a version above the requested one follows */
+    bool is_pending;         /* the last commit of the state may not be visible; the state before it: */
+    uint64_t version_before; /* of this version */
+    uint32_t words_before;
+};
+
+/* Find the state at `version` (REMO_VERSIONED_NEWEST: with all records) in a copy of an extent of `object`.
+ * Checks all that it uses: the copy may be torn, and a peer may have written anything. Without seals the copy
+ * was made in order, of mapped memory. */
+enum remo__versioned_verdict remo__versioned_judge(const struct remo__versioned_shape *shape,
+                                                   const struct remo__versioned_image *image, uint32_t object,
+                                                   uint64_t generation, uint64_t version, bool has_seals,
+                                                   struct remo__versioned_state *ret_state);
+/* Copy the base and the first `words` words of records, which remo__versioned_judge has checked, to
+ * `value`, which may be the base of the image. */
+void remo__versioned_apply(const struct remo__versioned_shape *shape,
+                           const struct remo__versioned_image *image, uint32_t words, void *value);
+
+/* ---- the open object ---- */
+
+/* A private copy of an extent, for one read at a time. */
+struct remo__versioned_buffer {
+    struct remo__versioned_buffer *next;
+    struct remo__versioned_image image REMO__CACHE_ALIGNED;
+};
+
+/* An object of this node. */
+struct remo__versioned_object {
+    uint64_t location, head;
+    uint32_t wanted, written; /* words of records in the commit that runs */
+};
+
+struct remo__versioned_owner {
+    struct remo__mutex mutex;
+    uint64_t version;
+    struct remo__versioned_object *objects;
+    uint64_t *generations; /* of each extent */
+    uint32_t *spare;       /* a ring of unused extents, the longest unused first */
+    uint32_t spare_first;
+    struct remo__versioned_image *image; /* of the object that moves */
+};
+
+/* The facts that this node has found out about an owner. */
+struct remo__versioned_peer {
+    _Atomic uint64_t version;              /* the owner has reached it */
+    _Atomic(_Atomic uint64_t *) locations; /* of each object; 0: unknown; NULL: no object was read */
+};
+
+struct remo_versioned {
+    struct remo_region *region;
+    struct remo__versioned_shape shape;
+    struct remo_nodeset owners;
+    struct remo__versioned_owner own;
+    struct remo__versioned_peer *peers;                        /* [nodes] */
+    struct remo__versioned_buffer *buffers[REMO__THREADS_MAX]; /* free ones of each thread */
+};
+
+static inline uint64_t remo__versioned_directory_at(uint32_t object) {
+    return REMO__CACHE_LINE + UINT64_C(8) * object;
+}
+
+static inline uint64_t remo__versioned_extent_at(const struct remo__versioned_shape *shape, uint32_t extent) {
+    return shape->extents_at + extent * shape->extent_bytes;
+}
+
+/* Initialize the memory and the state of this node, an owner. Errors: -ENOMEM. */
+int remo__versioned_owner_open(struct remo_versioned *versioned);
+void remo__versioned_owner_close(struct remo_versioned *versioned);

@@ -1,0 +1,143 @@
+/* versioned.c - fuzzes copies of extents, which a reader of versioned objects judges: any bytes, and valid
+ * copies with changes. Invariants: nothing outside the copy and the value is accessed; each verdict is
+ * defined; with seals, an accepted state is one that the owner has written. */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fuzz.h"
+#include "objects/versioned/versioned.h"
+
+#define SEEDS 6u
+#define RECORDS 4u
+#define OBJECT 1u
+#define GENERATION 5u
+#define BASE_VERSION 2u
+
+static struct remo__versioned_shape shape_of(uint8_t which) {
+    static const uint32_t sizes[] = {1, 13, 24,
+                                     100}; /* the lengths of their bases differ, so their seals do */
+    uint32_t object_bytes = sizes[which % 4];
+    struct remo__versioned_shape shape = {
+        .objects = 2,
+        .extents = 4,
+        .object_bytes = object_bytes,
+        .base_bytes = (uint32_t)remo__align_up(object_bytes, 8),
+        .log_words = RECORDS * remo__versioned_record_words(object_bytes),
+    };
+    shape.extent_bytes = remo__align_up(sizeof(struct remo__versioned_header) + shape.base_bytes
+                                            + UINT64_C(8) * shape.log_words,
+                                        REMO__CACHE_LINE);
+    return shape;
+}
+
+/* ---- what the owner has written ---- */
+
+/* Make record i at word `at`, and return the words after it. Records 1 and 2 are of one commit. */
+static uint32_t add_record(const struct remo__versioned_shape *shape, struct remo__versioned_image *image,
+                           uint32_t i, uint32_t at, bool has_seals) {
+    static const uint64_t versions[RECORDS] = {3, 5, 5, 9};
+    uint32_t offset = shape->object_bytes / 3 * (i % 3), size = shape->object_bytes - offset;
+    uint64_t *place = image->contents + shape->base_bytes / 8 + at;
+    struct remo__versioned_record record = {.version = versions[i], .place = (uint64_t)offset << 32 | size};
+    if (i != 1)
+        record.place |= REMO__VERSIONED_ENDS;
+    memset(place + REMO__VERSIONED_RECORD_BYTES / 8, (int)(0x20 + i), size);
+    if (has_seals)
+        record.seal = remo__versioned_seal_record(GENERATION, at, &record,
+                                                  place + REMO__VERSIONED_RECORD_BYTES / 8, size);
+    memcpy(place, &record, sizeof record);
+    return at + remo__versioned_record_words(size);
+}
+
+/* Make the extent after `records` records. */
+static struct remo__versioned_image *make_extent(const struct remo__versioned_shape *shape, uint32_t records,
+                                                 uint64_t flags, bool has_seals) {
+    struct remo__versioned_image *image = calloc(1, shape->extent_bytes);
+    uint32_t used = 0;
+    memset(image->contents, 0x11, shape->object_bytes);
+    image->header = (struct remo__versioned_header){
+        .base_version = BASE_VERSION, .previous = 3ull << 24 | 2, .object = OBJECT};
+    for (uint32_t i = 0; i < records; i++)
+        used = add_record(shape, image, i, used, has_seals);
+    image->header.head = remo__versioned_head(GENERATION, used, flags);
+    if (has_seals)
+        image->header.seal = remo__versioned_seal_base(shape, image);
+    return image;
+}
+
+/* Return whether the value is that of the object at `version`, in one of the states above. */
+static bool is_written(const struct remo__versioned_shape *shape, uint64_t version,
+                       const unsigned char *value) {
+    static const struct {
+        uint64_t version;
+        uint32_t records;
+    } states[] = {{BASE_VERSION, 0}, {3, 1}, {5, 3}, {9, 4}};
+    bool is_equal = false;
+    for (uint32_t i = 0; i < 4; i++) {
+        if (states[i].version != version)
+            continue;
+        struct remo__versioned_image *image = make_extent(shape, states[i].records, 0, true);
+        unsigned char *expected = malloc(shape->object_bytes);
+        remo__versioned_apply(shape, image, remo__versioned_used(image->header.head), expected);
+        is_equal = memcmp(expected, value, shape->object_bytes) == 0;
+        free(expected);
+        free(image);
+    }
+    return is_equal;
+}
+
+/* ---- inputs: {shape; seals; version; the copy} ---- */
+
+size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
+    if (n >= 2 * SEEDS)
+        return 0;
+    struct remo__versioned_shape shape = shape_of((uint8_t)n);
+    bool has_seals = n < SEEDS;
+    struct remo__versioned_image *image =
+        make_extent(&shape, n % (RECORDS + 1), n % 3 == 0 ? REMO__VERSIONED_PENDING : 0, has_seals);
+    ret_data[0] = (uint8_t)n;
+    ret_data[1] = has_seals;
+    ret_data[2] = n % 2 ? 0xff : 4;
+    memcpy(ret_data + 3, image, shape.extent_bytes);
+    free(image);
+    return 3 + shape.extent_bytes;
+}
+
+/* Apply the state, and the one before it, to values of the exact size. */
+static void use_state(const struct remo__versioned_shape *shape, const struct remo__versioned_image *image,
+                      const struct remo__versioned_state *state, uint64_t version, bool has_seals) {
+    unsigned char *value = malloc(shape->object_bytes);
+    assert(state->words <= shape->log_words && state->words_before <= state->words);
+    assert(state->words <= remo__versioned_used(image->header.head));
+    remo__versioned_apply(shape, image, state->words, value);
+    if (has_seals) {
+        assert(state->version <= version && is_written(shape, state->version, value));
+        remo__versioned_apply(shape, image, state->words_before, value);
+        assert(is_written(shape, state->version_before, value));
+    }
+    remo__versioned_apply(shape, image, state->words_before, value);
+    free(value);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
+    if (bytes < 3)
+        return 0;
+    struct remo__versioned_shape shape = shape_of(data[0]);
+    bool has_seals = data[1] % 2 == 1;
+    uint64_t version = data[2] == 0xff ? REMO_VERSIONED_NEWEST : data[2];
+    /* The exact size, so that a sanitizer detects accesses beyond the end. */
+    struct remo__versioned_image *image = calloc(1, shape.extent_bytes);
+    struct remo__versioned_state state;
+    memcpy(image, data + 3, remo__min(bytes - 3, shape.extent_bytes));
+    memset(&state, 0xff, sizeof state);
+    switch (remo__versioned_judge(&shape, image, OBJECT, GENERATION, version, has_seals, &state)) {
+    case REMO__VERSIONED_STATE: use_state(&shape, image, &state, version, has_seals); break;
+    case REMO__VERSIONED_LATER: assert(image->header.base_version > version); break;
+    case REMO__VERSIONED_REUSED: assert(remo__versioned_generation(image->header.head) != GENERATION); break;
+    case REMO__VERSIONED_DAMAGED: break;
+    default: assert(!"a verdict");
+    }
+    free(image);
+    return 0;
+}
