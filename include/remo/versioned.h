@@ -8,9 +8,9 @@
  *          version.
  * Layout:  an object is in an extent: {header of 40 bytes; base[object_bytes]; records}. Each commit
  *          appends a record for each range: {u64 version; u32 offset, size; u64 seal; data}. One
- *          word of the header counts the records. When the extent is full, the owner moves the
- *          object: it writes a new base to another extent, and changes the object's word in the
- *          directory. Memory of an owner: 8 bytes for each object, and (objects + retain) extents
+ *          word of the header counts the records. When the extent is full, or the records of a
+ *          commit exceed log_bytes, the owner moves the object: it writes a new base to another
+ *          extent, and changes the object's word in the directory. Memory of an owner: 8 bytes for each object, and (objects + retain) extents
  *          of 40 + object_bytes + log_bytes; other nodes provide none. A node that reads has 8
  *          private bytes for each object of an owner, and each of its threads up to 16 buffers of
  *          an extent's size, if that is at most 64 KiB.
@@ -18,7 +18,8 @@
  *          read: none at the owner; at other nodes:
  *          - 1 read of the extent if this node has read the object before; 2 the first time; 3
  *            after the object has moved;
- *          - 1 read of 8 bytes more if the object is being changed;
+ *          - 1 read of 8 bytes more if the object is being changed; 2 reads of extents more if its
+ *            records exceed log_bytes;
  *          - in mapped memory a read of the extent is 2 or 3 reads: the base, the records if there
  *            are any, and the extent's first word again.
  *          read_many: 1 read of the version, and then those of the objects, 16 at the same time.
@@ -63,8 +64,8 @@ struct remo_versioned_options {
     struct remo_nodeset owners;       /* participants that have objects; empty: all */
     uint32_t objects;                 /* of each owner; default 64 */
     uint32_t object_bytes;            /* of each object; default 1024 */
-    /* Of the records of an extent: each has 24 bytes and its data, padded to 8. At least one record with
-     * object_bytes, at most 2^25 - 8; default: the least and 256 bytes more. */
+    /* Of the records of an extent: each has 24 bytes and its data, padded to 8. 32 to 2^25 - 8; default: 256
+     * and a quarter of object_bytes. */
     uint32_t log_bytes;
     uint32_t retain; /* extents for older states; default 64; at most 2^24 - objects */
 };
@@ -101,7 +102,7 @@ REMO_API struct remo_channel *remo_versioned_channel(struct remo_versioned *vers
  * Errors:
  *   -EPERM     this node has no objects
  *   -EINVAL    an argument is NULL, `count` is 0, or a range is empty or outside its object
- *   -EMSGSIZE  the records of one object exceed log_bytes
+ *   -EMSGSIZE  the records of more than `retain` objects exceed log_bytes
  *   -EPROTO    a participant has opened something else under this name */
 REMO_API int remo_versioned_commit(struct remo_versioned *versioned,
                                    const struct remo_versioned_change *changes, uint32_t count,

@@ -27,6 +27,7 @@ struct range {
 /* The changes of commit n are those of entry (n - 1) % count. A range of size 0 ends an entry. */
 struct plan {
     uint32_t objects, object_bytes, retain, count;
+    uint32_t log_bytes; /* 0: a record of a whole object */
     struct range entries[ENTRIES_MAX][RANGES_MAX];
 };
 
@@ -67,9 +68,8 @@ static unsigned char byte_of(uint32_t number, uint32_t range, uint32_t at) {
     return (unsigned char)(31 * number + 7 * range + at);
 }
 
-/* The minimum of log_bytes. */
 static uint32_t log_bytes(const struct plan *plan) {
-    return RECORD_BYTES + (plan->object_bytes + 7) / 8 * 8;
+    return plan->log_bytes ? plan->log_bytes : RECORD_BYTES + (plan->object_bytes + 7) / 8 * 8;
 }
 
 /* Apply a commit to an object. Returns whether the commit changes the object. */
@@ -121,9 +121,16 @@ static uint32_t pack(const struct versioned_state *s, uint64_t version, uint32_t
         uint32_t bytes = record_bytes(s->plan, s->numbers[version], i);
         bool moves = used[i] + bytes > log_bytes(s->plan);
         used[i] = moves ? bytes : used[i] + bytes;
+        if (used[i] > log_bytes(s->plan)) /* rewritten: the base has the changes */
+            used[i] = 0;
         moved |= (uint32_t)moves << i;
     }
     return moved;
+}
+
+/* Return whether a commit changes an object by a new base, so that the extent before has all older states. */
+static bool is_rewritten(const struct versioned_state *s, uint64_t version, uint32_t object) {
+    return record_bytes(s->plan, s->numbers[version], object) > log_bytes(s->plan);
 }
 
 /* Return how often the object has moved since `version`. */
@@ -142,7 +149,8 @@ static bool may_be_stale(const struct versioned_state *s, uint32_t object, uint6
     bool is_moved = false;
     for (uint64_t v = 1; v <= s->begun; v++) {
         uint32_t moved = pack(s, v, used);
-        is_moved = is_moved || ((moved >> object & 1) && last_change(s, object, v - 1) > version);
+        if (moved >> object & 1) /* the new base is of this version or of the one before */
+            is_moved = is_moved || (is_rewritten(s, v, object) ? v : last_change(s, object, v - 1)) > version;
         if (is_moved) /* another object of the commit may move after this one */
             moves += (uint32_t)__builtin_popcount(moved);
     }
@@ -248,8 +256,8 @@ static uint64_t extent_cost(void) {
 static uint64_t object_cost(const struct versioned_state *s, uint32_t rank, uint32_t object,
                             const struct cost *cost) {
     uint64_t extent = extent_cost(), again = (s->begun - cost->ended) * s->plan->objects / s->plan->retain;
-    if (!is_quiet(s, cost))
-        return (extent + 1) + (1 + extent + 1) * (1 + again);
+    if (!is_quiet(s, cost)) /* directory, extent, head word or version, and the extent before with its head */
+        return (extent + 1) + (1 + extent + 1 + extent + 1) * (1 + again);
     bool is_known = s->known[rank][object] == s->begun + 1 && !s->is_late;
     return is_known ? extent : extent + 1 + extent;
 }
@@ -463,6 +471,41 @@ const struct sim_case sim_case_versioned_pairs =
     VERSIONED_CASE(.name = "pairs",
                    .about = "commits of two objects; two nodes read both, and one of them each object",
                    .nodes = 3, .threads = 1, .open = open_pairs, .body = pairs_body, .after = after);
+
+/* An extent has room for 40 bytes of one record; larger changes rewrite objects. */
+static const struct plan rewrites_plan = {.objects = 2,
+                                          .object_bytes = 152,
+                                          .log_bytes = 64,
+                                          .retain = 2,
+                                          .count = 7,
+                                          .entries = {{{0, 0, 152}},
+                                                      {{0, 8, 30}, {1, 0, 100}},
+                                                      {{1, 100, 40}},
+                                                      {{0, 0, 100}, {1, 50, 100}},
+                                                      {{0, 10, 20}, {0, 20, 30}},
+                                                      {{1, 0, 8}, {0, 0, 60}},
+                                                      {{0, 100, 50}}}};
+
+static void open_rewrites(void *state, struct remo_node *node, uint32_t rank) {
+    open_with(state, node, rank, &rewrites_plan);
+}
+
+static void rewrites_body(void *state, uint32_t rank, uint32_t thread) {
+    struct versioned_state *s = state;
+    for (uint32_t number = 1; number <= 7 && rank == OWNER; number++)
+        commit(s, thread, number);
+    for (uint32_t i = 0; i < 4 && rank != OWNER; i++) {
+        read_one(s, rank, i % 2);
+        if (rank == 2)
+            (void)read_all(s, rank);
+        else
+            read_at(s, rank, i / 2, s->seen);
+    }
+}
+
+const struct sim_case sim_case_versioned_rewrites =
+    VERSIONED_CASE(.name = "rewrites", .about = "most commits need more records than an extent has",
+                   .nodes = 3, .threads = 1, .open = open_rewrites, .body = rewrites_body, .after = after);
 
 /* Node 1 obtains versions, and both nodes read objects as of these versions. */
 static const struct plan instants_plan = {.objects = 3,

@@ -3,6 +3,7 @@
  * base is written to an extent that no location names with its generation. Each step is placed before
  * the next one. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "objects/versioned/versioned.h"
 
@@ -34,14 +35,14 @@ static bool has_seals(const struct remo_versioned *versioned) {
 /* Write the base in own.image to `extent`, which no reader uses, and let the directory name it. The new
  * generation is placed first: it invalidates copies of the extent that a late reader makes. */
 static void place_base(struct remo_versioned *versioned, uint32_t object, uint32_t extent, uint64_t previous,
-                       uint64_t base_version) {
+                       uint64_t base_version, uint64_t flags) {
     struct remo__versioned_owner *own = &versioned->own;
     struct remo__versioned_image *image = own->image;
     const struct remo__versioned_shape *shape = &versioned->shape;
     uint64_t generation = ++own->generations[extent];
     uint64_t location = generation << REMO__VERSIONED_EXTENT_BITS | extent;
     char *place = extent_of(versioned, location);
-    image->header = (struct remo__versioned_header){.head = remo__versioned_head(generation, 0, 0),
+    image->header = (struct remo__versioned_header){.head = remo__versioned_head(generation, 0, flags),
                                                     .base_version = base_version,
                                                     .previous = previous,
                                                     .object = object};
@@ -52,7 +53,7 @@ static void place_base(struct remo_versioned *versioned, uint32_t object, uint32
                 sizeof image->header - sizeof image->header.head + shape->base_bytes);
     store_word(place_of(versioned, remo__versioned_directory_at(object)), location);
     own->objects[object].location = location;
-    own->objects[object].head = image->header.head;
+    own->objects[object].head = remo__versioned_head(generation, 0, 0);
 }
 
 /* Exchange the longest unused extent for `used`. */
@@ -64,8 +65,9 @@ static uint32_t exchange_extent(struct remo_versioned *versioned, uint32_t used)
     return extent;
 }
 
-/* Move an object to another extent, with all its records in the base. */
-static void move(struct remo_versioned *versioned, uint32_t object) {
+/* Set own.image to the object's present base and records, with all records applied to the base. Returns the
+ * version. */
+static uint64_t load_base(struct remo_versioned *versioned, uint32_t object) {
     struct remo__versioned_owner *own = &versioned->own;
     const struct remo__versioned_shape *shape = &versioned->shape;
     struct remo__versioned_object before = own->objects[object];
@@ -76,8 +78,14 @@ static void move(struct remo_versioned *versioned, uint32_t object) {
     (void)remo__versioned_judge(shape, own->image, object, remo__versioned_generation(before.location),
                                 REMO_VERSIONED_NEWEST, false, &state);
     remo__versioned_apply(shape, own->image, state.words, own->image->contents);
+    return state.version;
+}
+
+/* Move an object to another extent, with the base in own.image. */
+static void move(struct remo_versioned *versioned, uint32_t object, uint64_t base_version, uint64_t flags) {
+    struct remo__versioned_object before = versioned->own.objects[object];
     uint32_t extent = exchange_extent(versioned, remo__versioned_extent(before.location));
-    place_base(versioned, object, extent, before.location, state.version);
+    place_base(versioned, object, extent, before.location, base_version, flags);
     /* after the directory: a reader that finds this mark finds the new location */
     store_word(extent_of(versioned, before.location), before.head | REMO__VERSIONED_SUPERSEDED);
 }
@@ -104,7 +112,7 @@ int remo__versioned_owner_open(struct remo_versioned *versioned) {
     for (uint32_t i = shape->objects; i < shape->extents; i++)
         own->spare[i - shape->objects] = i;
     for (uint32_t object = 0; object < shape->objects; object++)
-        place_base(versioned, object, object, 0, 0);
+        place_base(versioned, object, object, 0, 0, 0);
     return 0;
 }
 
@@ -125,22 +133,26 @@ static int check_change(const struct remo_versioned *versioned, const struct rem
     return 0;
 }
 
-/* Count the words that the commit needs in each object. Returns -EMSGSIZE if one object needs more than an
+/* Count the words that the commit needs in each object. Returns -EMSGSIZE if too many objects need more than an
  * extent has. */
 static int count_words(struct remo_versioned *versioned, const struct remo_versioned_change *changes,
                        uint32_t count) {
     const struct remo__versioned_shape *shape = &versioned->shape;
+    uint32_t rewritten = 0;
     for (uint32_t i = 0; i < count; i++) {
         struct remo__versioned_object *object = &versioned->own.objects[changes[i].object];
-        object->wanted += remo__versioned_record_words(changes[i].size_bytes);
         if (object->wanted > shape->log_words)
-            return remo__fail(-EMSGSIZE,
-                              "cannot commit: the changes of object %u of %s need more than log_bytes = %u "
-                              "bytes; open it with a larger log_bytes, or change the object as a whole",
-                              changes[i].object, remo_channel_name(versioned->region->channel),
-                              8 * shape->log_words);
+            continue;
+        object->wanted += remo__versioned_record_words(changes[i].size_bytes);
+        rewritten += object->wanted > shape->log_words;
     }
-    return 0;
+    if (rewritten <= shape->extents - shape->objects)
+        return 0;
+    return remo__fail(-EMSGSIZE,
+                      "cannot commit to %s: the changes of %u objects need more than log_bytes, more than "
+                      "retain = %u; open it with a larger log_bytes or retain, or commit less at once",
+                      remo_channel_name(versioned->region->channel), rewritten,
+                      shape->extents - shape->objects);
 }
 
 /* Write the record of a change behind those that the head counts. */
@@ -174,18 +186,45 @@ static void publish(struct remo_versioned *versioned, uint32_t index) {
     store_word(extent_of(versioned, object->location), object->head | REMO__VERSIONED_PENDING);
 }
 
+/* Move the objects in whose extents the records have no room. */
+static void make_room(struct remo_versioned *versioned, const struct remo_versioned_change *changes,
+                      uint32_t count) {
+    uint32_t log_words = versioned->shape.log_words;
+    for (uint32_t i = 0; i < count; i++) {
+        struct remo__versioned_object *object = &versioned->own.objects[changes[i].object];
+        if (object->wanted <= log_words && remo__versioned_used(object->head) + object->wanted > log_words)
+            move(versioned, changes[i].object, load_base(versioned, changes[i].object), 0);
+    }
+}
+
+/* Move the object of `changes[first]` if its changes need more than an extent has: the base has them, and is
+ * pending. The extent before stays as it is until the commit is visible, because the commit moves no more
+ * objects in this way than there are retained extents. */
+static void rewrite(struct remo_versioned *versioned, const struct remo_versioned_change *changes,
+                    uint32_t first, uint32_t count) {
+    struct remo__versioned_owner *own = &versioned->own;
+    uint32_t index = changes[first].object;
+    if (own->objects[index].wanted <= versioned->shape.log_words)
+        return;
+    (void)load_base(versioned, index);
+    for (uint32_t i = first; i < count; i++)
+        if (changes[i].object == index)
+            memcpy((char *)own->image->contents + changes[i].offset, changes[i].data, changes[i].size_bytes);
+    own->objects[index].wanted = 0;
+    move(versioned, index, own->version + 1, REMO__VERSIONED_PENDING);
+}
+
 /* The caller holds the mutex. Readers take the commit for done when they read the new version: between the
  * heads' two stores, a reader that finds the mark reads the version. */
 static void write_commit(struct remo_versioned *versioned, const struct remo_versioned_change *changes,
                          uint32_t count) {
     struct remo__versioned_owner *own = &versioned->own;
-    for (uint32_t i = 0; i < count; i++) {
-        struct remo__versioned_object *object = &own->objects[changes[i].object];
-        if (remo__versioned_used(object->head) + object->wanted > versioned->shape.log_words)
-            move(versioned, changes[i].object);
-    }
+    make_room(versioned, changes, count);
     for (uint32_t i = 0; i < count; i++)
-        write_record(versioned, &changes[i]);
+        rewrite(versioned, changes, i, count);
+    for (uint32_t i = 0; i < count; i++)
+        if (own->objects[changes[i].object].wanted > 0)
+            write_record(versioned, &changes[i]);
     for (uint32_t i = 0; i < count; i++)
         publish(versioned, changes[i].object);
     store_word(place_of(versioned, 0), ++own->version);

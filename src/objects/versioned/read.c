@@ -26,8 +26,9 @@ struct get {
     void *value;
     uint64_t version; /* of the object, when is_done */
     bool is_done;
-    bool is_fresh; /* the location came from the directory during this call */
-    bool is_older; /* the location came from a later extent of the object */
+    bool wants_newest; /* at the call */
+    bool is_fresh;     /* the location came from the directory during this call */
+    bool is_older;     /* the location came from a later extent of the object */
     struct remo__versioned_buffer *buffer;
     struct remo_ack ack;
 };
@@ -189,12 +190,15 @@ static int use_location(struct get *get) {
 
 static int restart(struct get *get) {
     get->location = 0;
+    get->is_older = false;
+    if (get->wants_newest)
+        get->at = REMO_VERSIONED_NEWEST;
     return 0;
 }
 
 /* The extent has been used again. */
 static int restart_reused(struct get *get) {
-    if (!get->is_older)
+    if (!get->is_older || get->wants_newest)
         return restart(get);
     return remo__fail(
         -ESTALE,
@@ -227,29 +231,35 @@ static int explain_damage(struct get *get) {
     return rc == 0 && is_same ? fail_damaged(get) : rc;
 }
 
-/* Leave a commit out that is not visible yet. */
-static int leave_out_pending(const struct get *get, struct remo__versioned_state *state) {
+/* Leave a commit out that is not visible yet. If the base has it, the state before is in the extent before:
+ * read that as of the visible version. *ret_again: another copy is needed. */
+static int leave_out_pending(struct get *get, struct remo__versioned_state *state, bool *ret_again) {
     uint64_t version;
     if (!state->is_pending || get->at != REMO_VERSIONED_NEWEST || state->version <= known_version(get->peer))
         return 0;
     int rc = read_version(get, &version);
-    if (rc == 0 && state->version > version) {
-        state->version = state->version_before;
-        state->words = state->words_before;
+    if (rc != 0 || state->version <= version)
+        return rc;
+    *ret_again = state->words == 0;
+    if (*ret_again) {
+        get->at = version;
+        return go_back(get);
     }
-    return rc;
+    state->version = state->version_before;
+    state->words = state->words_before;
+    return 0;
 }
 
 static int use_state(struct get *get, struct remo__versioned_state *state) {
     const struct remo__versioned_image *image = &get->buffer->image;
-    bool is_same = true;
-    if (image->header.head & REMO__VERSIONED_SUPERSEDED && !get->is_fresh && !state->has_later)
+    bool is_same = true, again = false;
+    if (image->header.head & REMO__VERSIONED_SUPERSEDED && !get->is_fresh && !get->is_older
+        && !state->has_later)
         return restart(get);
     int rc = state->is_cut ? confirm(get, &is_same) : 0;
-    if (rc != 0 || !is_same)
-        return rc;
-    rc = leave_out_pending(get, state);
-    if (rc != 0)
+    if (rc == 0 && is_same)
+        rc = leave_out_pending(get, state, &again);
+    if (rc != 0 || !is_same || again)
         return rc;
     remo__versioned_apply(&get->versioned->shape, image, state->words, get->value);
     learn_version(get->peer, state->version);
@@ -277,15 +287,14 @@ static int settle(struct get *gets, uint32_t count, int rc) {
     for (uint32_t i = 0; i < count; i++) {
         struct remo_node *node = gets[i].versioned->region->node;
         struct remo_ack *ack = &gets[i].ack;
-        if (rc != 0)
+        if (rc != 0) {
             remo_ack_cancel(ack);
-        else if (remo__ack_pending(ack) || ack->status != 0)
+        } else if (remo__ack_pending(ack) || ack->status != 0) {
             rc = remo__ack_settle(ack, node->op_timeout_ns);
-        else
-            continue;
+            if (rc == -ETIMEDOUT)
+                rc = remo__peer_timeout(node, gets[i].owner, "read from");
+        }
         *ack = (struct remo_ack)REMO_ACK_INIT;
-        if (rc == -ETIMEDOUT)
-            rc = remo__peer_timeout(node, gets[i].owner, "read from");
     }
     return rc;
 }
@@ -390,6 +399,7 @@ static int begin_get(struct remo_versioned *versioned, uint32_t owner, uint32_t 
         return remo__last_code();
     ret_get->object = object;
     ret_get->at = version;
+    ret_get->wants_newest = version == REMO_VERSIONED_NEWEST;
     ret_get->value = value;
     ret_get->known = &locations[object];
     ret_get->location = atomic_load_explicit(ret_get->known, memory_order_relaxed);

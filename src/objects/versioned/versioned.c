@@ -20,7 +20,7 @@ static void set_defaults(struct remo_versioned_options *options, const struct re
     options->object_bytes = options->object_bytes ? options->object_bytes : OBJECT_BYTES_DEFAULT;
     options->retain = options->retain ? options->retain : RETAIN_DEFAULT;
     if (options->log_bytes == 0 && options->object_bytes <= REMO_VERSIONED_BYTES_MAX)
-        options->log_bytes = 8 * remo__versioned_record_words(options->object_bytes) + LOG_BYTES_MORE;
+        options->log_bytes = options->object_bytes / 4 + LOG_BYTES_MORE;
 }
 
 static int check_options(const struct remo_versioned_options *options) {
@@ -38,7 +38,7 @@ static int check_options(const struct remo_versioned_options *options) {
                           "cannot open versioned objects with retain = %u: %u objects and the retained "
                           "extents may be %u together",
                           options->retain, options->objects, REMO__VERSIONED_EXTENTS_MAX);
-    uint32_t least = 8 * remo__versioned_record_words(options->object_bytes);
+    uint32_t least = 8 * remo__versioned_record_words(8);
     if (options->log_bytes < least || options->log_bytes > 8 * REMO__VERSIONED_USED_MAX)
         return remo__fail(-EINVAL,
                           "cannot open versioned objects of %u bytes with log_bytes = %u: it must be from %u "

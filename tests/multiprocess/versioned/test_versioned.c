@@ -174,14 +174,14 @@ static int commits(struct remo_node *node, void *ctx) {
     return close_versioned(versioned);
 }
 
-/* Without log_bytes: the default, which has room for one change of a whole object. */
 static struct commits
     one_byte = {{.objects = 1, .object_bytes = 1}, 1, 10, 40},
     small = {{.objects = 5, .object_bytes = 13, .log_bytes = 250, .retain = 1}, 3, 12, 40},
     whole = {{.objects = 4, .object_bytes = 1024, .retain = 3}, 1, 10, 20},
     ranges = {{.objects = 8, .object_bytes = 1000, .log_bytes = 4096, .retain = 2}, 4, 10, 20},
     large = {{.objects = 3, .object_bytes = 50001, .log_bytes = 200100, .retain = 2}, 3, 5, 8},
-    largest = {{.objects = 2, .object_bytes = REMO_VERSIONED_BYTES_MAX, .retain = 1}, 1, 4, 3};
+    largest = {{.objects = 2, .object_bytes = REMO_VERSIONED_BYTES_MAX, .retain = 2}, 1, 4, 3},
+    rewritten = {{.objects = 5, .object_bytes = 1000, .log_bytes = 128, .retain = 3}, 3, 12, 40};
 
 /* ---- older versions ---- */
 
@@ -676,7 +676,7 @@ static int wrong_options(struct remo_channel *root, uint32_t rank) {
     CHECK_SENTENCE(remo_versioned_open(root, "v", &options, &versioned), -EINVAL, "1048577");
     options = (struct remo_versioned_options){.object_bytes = UINT32_MAX};
     CHECK_CODE(remo_versioned_open(root, "v", &options, &versioned), -EINVAL);
-    options = (struct remo_versioned_options){.object_bytes = 100, .log_bytes = 24 + 103};
+    options = (struct remo_versioned_options){.object_bytes = 100, .log_bytes = 31};
     CHECK_SENTENCE(remo_versioned_open(root, "v", &options, &versioned), -EINVAL, "log_bytes");
     options = (struct remo_versioned_options){.object_bytes = 100, .log_bytes = UINT32_MAX};
     CHECK_SENTENCE(remo_versioned_open(root, "v", &options, &versioned), -EINVAL, "log_bytes");
@@ -714,19 +714,20 @@ static int wrong_commits(struct remo_versioned *versioned) {
     return 0;
 }
 
-/* log_bytes is 256: eight changes of at most 8 bytes of one object, but not nine; and of both objects. */
+/* log_bytes is 256: an extent has room for eight changes of at most 8 bytes. A ninth one rewrites the object.
+ * One object can be rewritten in a commit, because retain is 1. */
 static int long_commits(struct remo_versioned *versioned) {
     struct remo_versioned_change changes[20];
     uint64_t word = 0, version = 0;
     for (uint32_t i = 0; i < 20; i++)
         changes[i] = (struct remo_versioned_change){
             .object = i % 2, .offset = i, .size_bytes = 1 + i % 8, .data = &word};
-    CHECK_SENTENCE(remo_versioned_commit(versioned, changes, 17, NULL), -EMSGSIZE, "log_bytes");
-    CHECK_CODE(remo_versioned_commit(versioned, changes, 20, NULL), -EMSGSIZE);
+    CHECK_SENTENCE(remo_versioned_commit(versioned, changes, 18, NULL), -EMSGSIZE, "log_bytes");
+    CHECK_SENTENCE(remo_versioned_commit(versioned, changes, 20, NULL), -EMSGSIZE, "2 objects");
     CHECK_OK(remo_versioned_version(versioned, 0, &version));
     CHECK_EQUAL(version, 0); /* no error has changed anything */
     for (uint64_t i = 1; i <= 10; i++) {
-        CHECK_OK(remo_versioned_commit(versioned, changes, 16, &version));
+        CHECK_OK(remo_versioned_commit(versioned, changes, 16 + i % 2, &version));
         CHECK_EQUAL(version, i);
     }
     return 0;
@@ -826,6 +827,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST_NAMED("ranges", commits, 3, .ctx = &ranges),
         CLUSTER_TEST_NAMED("large objects", commits, 3, .ctx = &large),
         CLUSTER_TEST_NAMED("largest objects", commits, 2, .ctx = &largest),
+        CLUSTER_TEST_NAMED("rewritten objects", commits, 2, .ctx = &rewritten),
         CLUSTER_TEST_NAMED("nodes of a process", commits, 3, .ctx = &small, .as_threads = 1),
         CLUSTER_TEST(old_versions, 3),
         CLUSTER_TEST(versions_between, 2),
