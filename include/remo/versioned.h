@@ -25,6 +25,7 @@
  *          read_many: 1 read of the version, and then those of the objects, 16 at the same time.
  *          read_at: as read; 1 read more for each move of the object since `version`, and 1 read of
  *          8 bytes if no read of this node has found yet that the owner has reached `version`.
+ *          read_many_at: the reads of read_at for all objects, 16 at the same time.
  *          Extents larger than 8 KiB may be split, as in region.h. Where memory is not mapped, a
  *          read transfers the complete extent, and checks the seals of all that it uses.
  * Order:   linearizable: commits and reads of one owner take effect in one order that agrees with
@@ -137,5 +138,9 @@ REMO_API int remo_versioned_version(struct remo_versioned *versioned, uint32_t o
  *   others   those of remo_versioned_read */
 REMO_API int remo_versioned_read_at(struct remo_versioned *versioned, uint32_t owner, uint32_t object,
                                     uint64_t version, void *value, uint64_t *ret_version);
+/* Read `count` objects of `owner` as of `version`. After an error, all values and versions are undefined.
+ * Errors: those of remo_versioned_read_at. */
+REMO_API int remo_versioned_read_many_at(struct remo_versioned *versioned, uint32_t owner, uint64_t version,
+                                         struct remo_versioned_item *items, uint32_t count);
 
 REMO_END

@@ -472,13 +472,37 @@ static int read_window(struct remo_versioned *versioned, uint32_t owner, uint64_
     return rc;
 }
 
-/* Read all objects as of the owner's present version. */
-static int read_all(struct remo_versioned *versioned, uint32_t owner, struct remo_versioned_item *items,
-                    uint32_t count, uint64_t *ret_version) {
-    int rc = remo_versioned_version(versioned, owner, ret_version);
+static int read_all(struct remo_versioned *versioned, uint32_t owner, uint64_t version,
+                    struct remo_versioned_item *items, uint32_t count) {
+    int rc = 0;
     for (uint64_t i = 0; i < count && rc == 0; i += WINDOW)
-        rc = read_window(versioned, owner, *ret_version, items + i, (uint32_t)remo__min(WINDOW, count - i));
+        rc = read_window(versioned, owner, version, items + i, (uint32_t)remo__min(WINDOW, count - i));
     return rc;
+}
+
+static int check_items(const struct remo_versioned *versioned, const struct remo_versioned_item *items,
+                       uint32_t count) {
+    int rc = 0;
+    for (uint32_t i = 0; i < count && rc == 0; i++)
+        rc = check_object(versioned, items[i].object, items[i].value);
+    return rc;
+}
+
+int remo_versioned_read_many_at(struct remo_versioned *versioned, uint32_t owner, uint64_t version,
+                                struct remo_versioned_item *items, uint32_t count) {
+    REMO__REQUIRE(versioned);
+    REMO__REQUIRE(items);
+    struct get get;
+    int rc = check_items(versioned, items, count);
+    if (rc == 0 && version == REMO_VERSIONED_NEWEST)
+        rc = remo__fail(-EINVAL, "cannot read objects as of no version: use remo_versioned_read_many");
+    if (rc == 0)
+        rc = begin(versioned, owner, &get);
+    if (rc != 0)
+        return rc;
+    get.at = version;
+    rc = check_version(&get);
+    return rc == 0 ? read_all(versioned, owner, version, items, count) : rc;
 }
 
 int remo_versioned_read_many(struct remo_versioned *versioned, uint32_t owner,
@@ -486,17 +510,18 @@ int remo_versioned_read_many(struct remo_versioned *versioned, uint32_t owner,
     REMO__REQUIRE(versioned);
     REMO__REQUIRE(items);
     uint64_t version = 0, deadline_ns = 0;
-    int rc = 0;
-    for (uint32_t i = 0; i < count && rc == 0; i++)
-        rc = check_object(versioned, items[i].object, items[i].value);
+    int rc = check_items(versioned, items, count);
     if (rc != 0)
         return rc;
-    while ((rc = read_all(versioned, owner, items, count, &version)) == -ESTALE) {
-        if (deadline_ns == 0)
-            deadline_ns = remo__deadline(versioned->region->node->op_timeout_ns);
-        else if (remo__remaining_ns(deadline_ns) == 0)
+    do {
+        if (deadline_ns != 0 && remo__remaining_ns(deadline_ns) == 0)
             return fail_outrun(&(struct get){.versioned = versioned, .owner = owner});
-    }
+        rc = remo_versioned_version(versioned, owner, &version);
+        if (rc == 0)
+            rc = read_all(versioned, owner, version, items, count);
+        if (rc == -ESTALE && deadline_ns == 0)
+            deadline_ns = remo__deadline(versioned->region->node->op_timeout_ns);
+    } while (rc == -ESTALE);
     if (rc == 0 && ret_version)
         *ret_version = version;
     return rc;

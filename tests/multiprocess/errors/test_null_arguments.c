@@ -446,7 +446,11 @@ static int versioned_objects(struct remo_channel *root) {
     CHECK_NULL(remo_versioned_read_many(NULL, 0, &item, 1, NULL));
     CHECK_NULL(remo_versioned_read_many(versioned, 0, NULL, 1, NULL));
     CHECK_OK(remo_versioned_read_many(versioned, 0, &item, 1, NULL));
+    CHECK_NULL(remo_versioned_read_many_at(NULL, 0, 1, &item, 1));
+    CHECK_NULL(remo_versioned_read_many_at(versioned, 0, 1, NULL, 1));
+    CHECK_OK(remo_versioned_read_many_at(versioned, 0, 1, &item, 1));
     item.value = NULL;
+    CHECK_INVALID(remo_versioned_read_many_at(versioned, 0, 1, &item, 1));
     CHECK_INVALID(remo_versioned_read_many(versioned, 0, &item, 1, NULL));
     CHECK_NULL(remo_versioned_version(NULL, 0, &version));
     CHECK_NULL(remo_versioned_version(versioned, 0, NULL));

@@ -235,7 +235,8 @@ static int old_versions(struct remo_node *node, void *ctx) {
 static int versions_between(struct remo_node *node, void *ctx) {
     const struct remo_versioned_options options = {.objects = 2, .object_bytes = VALUE_BYTES};
     struct remo_versioned *versioned;
-    unsigned char value[VALUE_BYTES];
+    unsigned char value[VALUE_BYTES], other[VALUE_BYTES];
+    struct remo_versioned_item items[] = {{.object = 0, .value = value}, {.object = 1, .value = other}};
     uint64_t version = 0;
     (void)ctx;
     CHECK(open_versioned(node, &options, &versioned) == 0);
@@ -248,6 +249,10 @@ static int versions_between(struct remo_node *node, void *ctx) {
         CHECK(is_value(value, 1, at / 5 * 5));
         CHECK_OK(remo_versioned_read_at(versioned, 0, 0, at, value, NULL));
         CHECK(is_value(value, 0, at - (at > 0 && at % 5 == 0)));
+        memset(value, 0, sizeof value);
+        CHECK_OK(remo_versioned_read_many_at(versioned, 0, at, items, 2));
+        CHECK_EQUAL(items[1].version, at / 5 * 5);
+        CHECK(is_value(value, 0, at - (at > 0 && at % 5 == 0)) && is_value(other, 1, at / 5 * 5));
     }
     return close_versioned(versioned);
 }
@@ -751,6 +756,10 @@ static int wrong_reads(struct remo_versioned *versioned, uint64_t last) {
     CHECK_SENTENCE(remo_versioned_read_at(versioned, 0, 0, last + 1, value, NULL), -EINVAL, "version");
     CHECK_CODE(remo_versioned_read_at(versioned, 0, 0, REMO_VERSIONED_NEWEST - 1, value, NULL), -EINVAL);
     CHECK_CODE(remo_versioned_read_at(versioned, 0, 2, last, value, NULL), -EINVAL);
+    CHECK_CODE(remo_versioned_read_many_at(versioned, 0, last + 1, items, 1), -EINVAL);
+    CHECK_SENTENCE(remo_versioned_read_many_at(versioned, 0, REMO_VERSIONED_NEWEST, items, 1), -EINVAL,
+                   "remo_versioned_read_many");
+    CHECK_CODE(remo_versioned_read_many_at(versioned, 1, last, items, 1), -EINVAL);
     return 0;
 }
 
