@@ -1,7 +1,7 @@
 /* shard_map.c - a routing table: node 0 rebalances shards over servers, and all nodes route by the table.
  *     remo run -n 3 -- ./shard_map [REBALANCINGS]
- * A rebalancing exchanges two shards in one commit. To route, a node reads one object. The nodes also read
- * all objects as of one instant, and verify that each slot of each server has one shard. */
+ * A rebalancing exchanges the slots of two shards in one commit. To route, a node reads one object. The nodes
+ * also read all objects as of one instant, and verify that no slot has two shards. */
 #include <remo/remo.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #define SLOTS 8u /* of each server */
 #define SHARDS (SERVERS * SLOTS)
 
-struct place { /* of a shard: an object of the table */
+struct place { /* of a shard: one object of the table */
     uint32_t server, slot;
 };
 
@@ -19,7 +19,7 @@ struct shard_map {
     struct remo_node *node;
     struct remo_versioned *table;
     struct remo_barrier *end;
-    uint64_t routed[SERVERS], faults; /* of this node */
+    uint64_t routed[SERVERS], faults; /* counts of this node */
 };
 
 static int open_map(struct shard_map *map) {
@@ -31,7 +31,7 @@ static int open_map(struct shard_map *map) {
     return rc ? rc : remo_channel_wait(root, REMO_SECONDS(60));
 }
 
-/* Node 0: place all shards, then exchange two at a time. */
+/* Node 0: place all shards, then exchange the slots of two at a time. */
 static int rebalance(struct shard_map *map, uint64_t rebalancings) {
     struct place places[SHARDS];
     struct remo_versioned_change all[SHARDS];

@@ -1,7 +1,8 @@
-/* versioned.c - reads and commits of versioned objects: random objects of the next node, one by one and
- * several as of one instant, and commits of one word to own objects; beside them, a pull of an owned variable
- * of the same size. The versions that a thread reads of an object never go back. The limit of a read is the
- * copy of an object at a random place, in memory of the same size. */
+/* versioned.c - reads and commits of versioned objects. Reads are of random objects of the next node, one
+ * by one and several as of one instant; a commit changes one word of an object of this node. For
+ * comparison, a pull of an owned variable of the same size. Invariant: the versions that a thread reads of
+ * an object never decrease. The limit of a read is a copy of object_bytes from a random address, in memory
+ * of similar size. */
 #include <errno.h>
 #include <remo/versioned.h>
 #include <stdlib.h>
@@ -25,8 +26,8 @@ struct state {
 };
 
 struct reader {
-    unsigned char *values; /* of a window */
-    uint64_t *seen;        /* version of each object */
+    unsigned char *values; /* of the objects of a window */
+    uint64_t *seen;        /* the version of each object, as last read */
 };
 
 static uint64_t bytes_of(const struct bench_options *options) {
@@ -178,8 +179,8 @@ const struct bench bench_versioned = {
     .name = "versioned",
     .object = "versioned",
     .description =
-        "versioned objects: read random ones of the next node, one by one and 16 as of one instant "
-        "(--window); commit 8 bytes; beside them, pull an owned variable",
+        "versioned objects: read random objects of the next node, one by one and 16 as of one instant "
+        "(--window); commit 8 bytes; for comparison, pull an owned variable",
     .list = versioned_list,
     .open = versioned_open,
     .close = versioned_close,

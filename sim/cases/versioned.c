@@ -1,7 +1,7 @@
-/* versioned.c - the table of versioned objects: one node commits, and others read.
- * The changes of a commit depend on its number only, so each result is compared with a replay up to its
- * version. Versions order all commits. So a history is linearizable if no read returns a version before one
- * that a call had returned when the read began, or after the last commit that had begun when it ended. */
+/* versioned.c - the table of versioned objects: one node commits, and others read. The changes of a commit
+ * depend on its number only, so each result is compared with a replay up to its version. Versions order all
+ * commits. So a history is linearizable if each read returns a version that is not lower than any returned
+ * before the read began, and not higher than the number of commits that had begun when the read ended. */
 #include <errno.h>
 #include <remo/versioned.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "sim/network/net.h"
 
 #define OWNER 0u
-#define VALUE_BYTES 152u /* at most, of an object: three cache lines with the header of the extent */
+#define VALUE_BYTES 152u /* of an object, at most: with the header of the extent, three cache lines */
 #define RECORD_BYTES 24u /* of a record without its data */
 #define OBJECTS_MAX 3u
 #define RANGES_MAX 3u  /* of a commit */
@@ -35,9 +35,9 @@ struct plan {
 struct result {
     uint32_t rank, object;
     uint64_t seen;    /* the newest version that a call had returned when the read began */
-    uint64_t begun;   /* the number of commits that had begun when it ended */
+    uint64_t begun;   /* the number of commits that had begun when the read ended */
     uint64_t version; /* of the object */
-    uint64_t instant; /* of all objects of the read; NO_INSTANT: it read one object */
+    uint64_t instant; /* the version of the whole read; NO_INSTANT: it read one object */
     unsigned char value[VALUE_BYTES];
 };
 
@@ -49,13 +49,13 @@ struct versioned_state {
     uint32_t numbers[COMMITS_MAX + 1]; /* of the commit of each version; 0: unknown */
     uint32_t running[SIM_THREADS_MAX]; /* the number of the commit of each thread; 0: none */
     uint64_t instant;                  /* a version that node 1 has obtained for others */
-    bool is_late;                      /* judge results when all commits have their versions */
+    bool is_late;                      /* judge the results after all commits have versions */
     uint32_t results_count;
     struct result results[RESULTS_MAX];
-    const struct sim_actor *reader; /* whose operations the owner outruns, and those that it has seen */
-    uint64_t seen_posts, wanted_posts;
+    const struct sim_actor *reader; /* the owner commits after it has posted wanted_posts more operations */
+    uint64_t seen_posts, wanted_posts; /* seen_posts: its operations before the last commit */
     bool has_read;
-    uint64_t known[SIM_NODES_MAX][OBJECTS_MAX]; /* 1 + the commits before a read of the node ended */
+    uint64_t known[SIM_NODES_MAX][OBJECTS_MAX]; /* 1 + the commits before the last read without a commit */
 };
 
 /* ---- the plan ---- */
@@ -113,8 +113,8 @@ static uint32_t record_bytes(const struct plan *plan, uint32_t number, uint32_t 
     return bytes;
 }
 
-/* Add the records of a commit to extents with used[] bytes of records. Returns the mask of the objects that
- * the commit moves. */
+/* Add the records of a commit to extents that have used[] bytes of records. Returns the mask of the objects
+ * that the commit moves. */
 static uint32_t pack(const struct versioned_state *s, uint64_t version, uint32_t *used) {
     uint32_t moved = 0;
     for (uint32_t i = 0; i < s->plan->objects; i++) {
@@ -143,7 +143,7 @@ static uint64_t moves_since(const struct versioned_state *s, uint32_t object, ui
 }
 
 /* Return whether the extent of an object's state at `version` may have been used again: a commit has moved
- * the object from it, and since then objects have moved `retain` times. */
+ * the object from this extent, and since then objects have moved `retain` times. */
 static bool may_be_stale(const struct versioned_state *s, uint32_t object, uint64_t version) {
     uint32_t used[OBJECTS_MAX] = {0}, moves = 0;
     bool is_moved = false;
@@ -182,18 +182,18 @@ static void note_seen(struct versioned_state *s, uint64_t version) {
         s->seen = version;
 }
 
-/* Return what is wrong with a result, or NULL. */
+/* Return the error in a result, or NULL. */
 static const char *wrong_with(const struct versioned_state *s, const struct result *result) {
     unsigned char expected[VALUE_BYTES];
     uint64_t newest = result->instant == NO_INSTANT ? result->version : result->instant;
     if (newest > result->begun)
-        return "a version that was not begun";
+        return "a version whose commit has not begun";
     if (result->instant != NO_INSTANT && result->instant < result->seen)
         return "an instant before a version that a call had returned";
     if (result->version < last_change(s, result->object, result->seen))
         return "a version older than one that a call had returned";
     if (replay(s, result->object, newest, expected) != result->version)
-        return "a version that did not change the object last";
+        return "a version other than that of the last change";
     return memcmp(expected, result->value, s->plan->object_bytes) == 0 ? NULL : "a torn value";
 }
 
@@ -230,29 +230,29 @@ static bool is_quiet(const struct versioned_state *s, const struct cost *cost) {
     return s->begun == cost->ended;
 }
 
-/* Note that the node has found the newest extent of the object. */
+/* If no commit ran during a read, note that the node has the location of the object's current extent. */
 static void note_known(struct versioned_state *s, uint32_t rank, uint32_t object, const struct cost *cost) {
     if (is_quiet(s, cost))
         s->known[rank][object] = s->begun + 1;
 }
 
-/* Check the cost of a read of node `rank`: none at the owner. */
+/* Check the cost of a read by node `rank`: at most `posts`; none at the owner. */
 static void cost_end(const struct versioned_state *s, uint32_t rank, const struct cost *cost,
                      const char *what, uint64_t posts) {
     uint64_t again = 1 + s->begun - cost->ended;
-    if (!sim_any_out()) /* else: operations on a lost connection are posted again and again */
+    if (!sim_any_out()) /* otherwise operations on a lost connection are posted repeatedly */
         sim_bound_end(&cost->bound, what, rank == OWNER ? 0 : posts,
                       sim_profile->mapped ? TURNS_MAX * again : UINT64_MAX);
 }
 
-/* Return the operations of a read of an extent. */
+/* Return the number of operations of a read of an extent. */
 static uint64_t extent_cost(void) {
     return sim_profile->mapped ? 3 : 1;
 }
 
-/* Return the operations of a read of an object. One that was read, and has not changed since, is in a known
- * extent. During commits, a read may read the version or a head word more. It starts again only if its
- * extent was used again, after `retain` moves. */
+/* Return the maximum number of operations of a read of an object. The location is known if the node has read
+ * the object and no commit has begun since. During commits, a read may also read the version or a head. It
+ * starts again only if its extent was used again, after `retain` moves. */
 static uint64_t object_cost(const struct versioned_state *s, uint32_t rank, uint32_t object,
                             const struct cost *cost) {
     uint64_t extent = extent_cost(), again = (s->begun - cost->ended) * s->plan->objects / s->plan->retain;
@@ -262,7 +262,7 @@ static uint64_t object_cost(const struct versioned_state *s, uint32_t rank, uint
     return is_known ? extent : extent + 1 + extent;
 }
 
-/* Return the operations of a read of all objects at one instant. */
+/* Return the maximum number of operations of a read of all objects as of one instant. */
 static uint64_t all_cost(const struct versioned_state *s, uint32_t rank, const struct cost *cost) {
     uint64_t moves = (s->begun - cost->ended) * s->plan->objects, again = moves / s->plan->retain, sum = 0;
     for (uint32_t i = 0; i < s->plan->objects; i++)
@@ -298,8 +298,9 @@ static void commit(struct versioned_state *s, uint32_t thread, uint32_t number) 
         sim_require(sim_excused(OWNER, OWNER, rc), "commit: %d (%s)", rc, remo_last_error());
         return;
     }
-    sim_require(version > seen && version <= s->begun, "commit: version %llu, %llu seen before, %llu begun",
-                (unsigned long long)version, (unsigned long long)seen, (unsigned long long)s->begun);
+    sim_require(version > seen && version <= s->begun,
+                "commit: version %llu: %llu seen before, %llu commits begun", (unsigned long long)version,
+                (unsigned long long)seen, (unsigned long long)s->begun);
     sim_require(s->numbers[version] == (s->is_late ? 0 : number), "two commits have version %llu",
                 (unsigned long long)version);
     s->numbers[version] = number;
@@ -328,7 +329,7 @@ static void read_one(struct versioned_state *s, uint32_t rank, uint32_t object) 
     note_seen(s, result.version);
 }
 
-/* Read all objects as of one instant. Returns it, or NO_INSTANT if a fault excuses the error. */
+/* Read all objects as of one instant. Returns its version, or NO_INSTANT if a fault excuses the error. */
 static uint64_t read_all(struct versioned_state *s, uint32_t rank) {
     struct result results[OBJECTS_MAX];
     struct remo_versioned_item items[OBJECTS_MAX];
@@ -357,7 +358,7 @@ static uint64_t read_all(struct versioned_state *s, uint32_t rank) {
     return instant;
 }
 
-/* Read the version. Returns it, or NO_INSTANT if a fault excuses the error. */
+/* Read the version. Returns the version, or NO_INSTANT if a fault excuses the error. */
 static uint64_t read_version(struct versioned_state *s, uint32_t rank) {
     uint64_t seen = s->seen, version = UINT64_MAX;
     struct sim_bound bound = sim_bound_begin();
@@ -367,7 +368,7 @@ static uint64_t read_version(struct versioned_state *s, uint32_t rank) {
     if (!succeeded(rank, rc, "version"))
         return NO_INSTANT;
     sim_require(version >= seen && version <= s->begun,
-                "node %u reads version %llu, %llu seen before, %llu commits begun", rank,
+                "node %u reads version %llu: %llu seen before, %llu commits begun", rank,
                 (unsigned long long)version, (unsigned long long)seen, (unsigned long long)s->begun);
     note_seen(s, version);
     return version;
@@ -379,7 +380,7 @@ static void read_at(struct versioned_state *s, uint32_t rank, uint32_t object, u
     struct cost cost = cost_begin(s);
     int rc = remo_versioned_read_at(s->tables[rank], OWNER, object, instant, result.value, &result.version);
     result.begun = s->begun;
-    uint64_t steps = moves_since(s, object, instant); /* from extent to extent */
+    uint64_t steps = moves_since(s, object, instant); /* to previous extents */
     cost_end(s, rank, &cost, "read_at",
              1 + object_cost(s, rank, object, &cost) + steps * (extent_cost() + 1));
     if (rc == -ESTALE)
@@ -415,7 +416,7 @@ static void read_all_at(struct versioned_state *s, uint32_t rank, uint64_t insta
         }
 }
 
-/* The surviving nodes read; the owner makes further commits, which move objects. */
+/* The nodes that have not failed read. The owner makes further commits, which move objects. */
 static void after(void *state, uint32_t rank) {
     struct versioned_state *s = state;
     for (uint32_t i = 0; i < 2; i++) {
@@ -436,7 +437,7 @@ static void after(void *state, uint32_t rank) {
         __VA_ARGS__                                                                                 \
     }
 
-/* Small and large changes of two objects: extents fill up after one to four commits. One commit changes two
+/* Small and large changes of two objects: an extent is full after one to four commits. Two commits change two
  * ranges of an object, which overlap. */
 static const struct plan changes_plan = {.objects = 2,
                                          .object_bytes = 152,
@@ -584,7 +585,7 @@ const struct sim_case sim_case_versioned_instants =
                    .nodes = 3, .threads = 1, .open = open_instants, .body = instants_body,
                    .after = instants_after);
 
-/* Each commit moves an object, and there is one spare extent. */
+/* Each commit moves an object, except the first of each object. There is one spare extent. */
 static const struct plan reuse_plan = {.objects = 2,
                                        .object_bytes = 152,
                                        .retain = 1,
@@ -617,7 +618,7 @@ const struct sim_case sim_case_versioned_reuse =
     VERSIONED_CASE(.name = "reuse", .about = "each commit moves an object to the only spare extent",
                    .nodes = 3, .threads = 1, .open = open_reuse, .body = reuse_body, .after = after);
 
-/* The owner moves the object after each operation of a read, which ends nevertheless. */
+/* The owner moves the object after each operation of a read. The read still ends. */
 static const struct plan outrun_plan = {
     .objects = 1, .object_bytes = 136, .retain = 6, .count = 2, .entries = {{{0, 0, 136}}, {{0, 0, 130}}}};
 #define OUTRUN_COMMITS 16u
@@ -658,9 +659,10 @@ const struct sim_case sim_case_versioned_outrun =
                    .threads = 1, .needs_flight = true, .open = open_outrun, .body = outrun_body,
                    .after = after, .has_own_fault = true);
 
-/* During every third operation of the reads, the owner moves both objects. A read takes three operations: of
- * the old extent, the directory and the new extent. So the owner uses an extent again while it is read, for
- * the other object. An extent has two lines: header and base, and one record. */
+/* During every third operation of the reads, the owner moves both objects. A read takes three operations:
+ * on the superseded extent, the directory and the current extent. So the owner uses an extent again, for
+ * the other object, while the extent is read. An extent has two lines: the header and the base, and one
+ * record. */
 static const struct plan overtaken_plan = {
     .objects = 2, .object_bytes = 24, .retain = 1, .count = 2, .entries = {{{0, 0, 24}}, {{1, 0, 24}}}};
 
@@ -691,8 +693,8 @@ const struct sim_case sim_case_versioned_overtaken =
                    .threads = 1, .needs_flight = true, .open = open_overtaken, .body = overtaken_body,
                    .after = after, .has_own_fault = true);
 
-/* Two threads of the owner commit, and one of them reads. Two threads of another node read. The version of a
- * commit is known when the commit returns. */
+/* Two threads of the owner commit and read. Two threads of another node read. The version of a commit is
+ * known only after the commit returns, so results are judged at the end. */
 static const struct plan writers_plan = {.objects = 2,
                                          .object_bytes = 136,
                                          .retain = 2,
@@ -725,8 +727,8 @@ static void writers_body(void *state, uint32_t rank, uint32_t thread) {
     }
 }
 
-/* Let the commits that run have the versions that are not known, in one of two orders. Each thread of a
- * failed owner may have one. */
+/* Assign the versions that are not known to the commits that have not returned, in one of two orders. Each
+ * thread of a failed owner may have such a commit. */
 static void assign(struct versioned_state *s, bool is_second_first) {
     uint32_t numbers[2] = {s->running[is_second_first], s->running[!is_second_first]}, next = 0;
     for (uint64_t v = 1; v <= s->begun; v++)
@@ -754,7 +756,7 @@ static void writers_check(void *state) {
 static void writers_after(void *state, uint32_t rank) {
     struct versioned_state *s = state;
     if (rank == OWNER)
-        commit(s, 0, (uint32_t)s->begun + 3); /* after all numbers of the bodies */
+        commit(s, 0, (uint32_t)s->begun + 3); /* higher than all numbers in the bodies */
     for (uint32_t object = 0; object < s->plan->objects; object++)
         read_one(s, rank, object);
 }

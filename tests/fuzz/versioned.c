@@ -1,6 +1,6 @@
-/* versioned.c - fuzzes copies of extents, which a reader of versioned objects judges: any bytes, and valid
- * copies with changes. Invariants: nothing outside the copy and the value is accessed; each verdict is
- * defined; with seals, an accepted state is one that the owner has written. */
+/* versioned.c - fuzzes the verdict on a copy of an extent (extent.c): any bytes, and valid copies with
+ * changes. Invariants: only the copy and the value are accessed; each verdict is defined; with seals, an
+ * accepted state is one that the owner has written. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +15,8 @@
 #define BASE_VERSION 2u
 
 static struct remo__versioned_shape shape_of(uint8_t which) {
-    static const uint32_t sizes[] = {1, 13, 24,
-                                     100}; /* the lengths of their bases differ, so their seals do */
+    /* The bases differ in length, and so in their seals. */
+    static const uint32_t sizes[] = {1, 13, 24, 100};
     uint32_t object_bytes = sizes[which % 4];
     struct remo__versioned_shape shape = {
         .objects = 2,
@@ -31,9 +31,9 @@ static struct remo__versioned_shape shape_of(uint8_t which) {
     return shape;
 }
 
-/* ---- what the owner has written ---- */
+/* ---- the states that the owner has written ---- */
 
-/* Make record i at word `at`, and return the words after it. Records 1 and 2 are of one commit. */
+/* Make record i at word `at`, and return the word after it. Records 1 and 2 are of one commit. */
 static uint32_t add_record(const struct remo__versioned_shape *shape, struct remo__versioned_image *image,
                            uint32_t i, uint32_t at, bool has_seals) {
     static const uint64_t versions[RECORDS] = {3, 5, 5, 9};
@@ -50,7 +50,7 @@ static uint32_t add_record(const struct remo__versioned_shape *shape, struct rem
     return at + remo__versioned_record_words(size);
 }
 
-/* Make the extent after `records` records. */
+/* Make an extent with the first `records` records. */
 static struct remo__versioned_image *make_extent(const struct remo__versioned_shape *shape, uint32_t records,
                                                  uint64_t flags, bool has_seals) {
     struct remo__versioned_image *image = calloc(1, shape->extent_bytes);
@@ -66,7 +66,7 @@ static struct remo__versioned_image *make_extent(const struct remo__versioned_sh
     return image;
 }
 
-/* Return whether the value is that of the object at `version`, in one of the states above. */
+/* Return whether the value is that of the state that ends with `version`. */
 static bool is_written(const struct remo__versioned_shape *shape, uint64_t version,
                        const unsigned char *value) {
     static const struct {

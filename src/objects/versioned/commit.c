@@ -1,7 +1,7 @@
 /* commit.c - the owner's memory: commits, and moves of objects to other extents.
- * Invariant: what a reader can find does not change. Records are written behind those that the head counts; a
- * base is written to an extent that no location names with its generation. Each step is placed before
- * the next one. */
+ * Invariant: the records that a head counts, and the base of an extent that a location names with its
+ * generation, do not change. So records are written after those that the head counts, and a new generation is
+ * stored before a base. Each step is placed before the next one. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,8 +32,8 @@ static bool has_seals(const struct remo_versioned *versioned) {
 
 /* ---- extents ---- */
 
-/* Write the base in own.image to `extent`, which no reader uses, and let the directory name it. The new
- * generation is placed first: it invalidates copies of the extent that a late reader makes. */
+/* Write the base in own.image to `extent`, which is spare, and store its location in the directory. The new
+ * generation is placed first: a reader that is still copying the extent detects that it is used again. */
 static void place_base(struct remo_versioned *versioned, uint32_t object, uint32_t extent, uint64_t previous,
                        uint64_t base_version, uint64_t flags) {
     struct remo__versioned_owner *own = &versioned->own;
@@ -56,7 +56,7 @@ static void place_base(struct remo_versioned *versioned, uint32_t object, uint32
     own->objects[object].head = remo__versioned_head(generation, 0, 0);
 }
 
-/* Exchange the longest unused extent for `used`. */
+/* Take the extent that is spare for the longest time, and put `used` at the end of the queue. */
 static uint32_t exchange_extent(struct remo_versioned *versioned, uint32_t used) {
     struct remo__versioned_owner *own = &versioned->own;
     uint32_t extent = own->spare[own->spare_first];
@@ -65,8 +65,8 @@ static uint32_t exchange_extent(struct remo_versioned *versioned, uint32_t used)
     return extent;
 }
 
-/* Set own.image to the object's present base and records, with all records applied to the base. Returns the
- * version. */
+/* Set the base in own.image to the contents of the object. Returns the version of the last commit that
+ * changed it. */
 static uint64_t load_base(struct remo_versioned *versioned, uint32_t object) {
     struct remo__versioned_owner *own = &versioned->own;
     const struct remo__versioned_shape *shape = &versioned->shape;
@@ -86,7 +86,7 @@ static void move(struct remo_versioned *versioned, uint32_t object, uint64_t bas
     struct remo__versioned_object before = versioned->own.objects[object];
     uint32_t extent = exchange_extent(versioned, remo__versioned_extent(before.location));
     place_base(versioned, object, extent, before.location, base_version, flags);
-    /* after the directory: a reader that finds this mark finds the new location */
+    /* after the directory: a reader that finds this mark finds the new location there */
     store_word(extent_of(versioned, before.location), before.head | REMO__VERSIONED_SUPERSEDED);
 }
 
@@ -121,7 +121,7 @@ int remo__versioned_owner_open(struct remo_versioned *versioned) {
 static int check_change(const struct remo_versioned *versioned, const struct remo_versioned_change *change) {
     const struct remo__versioned_shape *shape = &versioned->shape;
     if (change->object >= shape->objects)
-        return remo__fail(-EINVAL, "cannot change object %u of %s: the last one is %u", change->object,
+        return remo__fail(-EINVAL, "cannot change object %u of %s: the last object is %u", change->object,
                           remo_channel_name(versioned->region->channel), shape->objects - 1);
     if (!change->data || change->size_bytes == 0)
         return remo__fail(-EINVAL, "cannot change object %u of %s: data is NULL, or size_bytes is 0",
@@ -133,8 +133,8 @@ static int check_change(const struct remo_versioned *versioned, const struct rem
     return 0;
 }
 
-/* Count the words that the commit needs in each object. Returns -EMSGSIZE if too many objects need more than an
- * extent has. */
+/* Count the words of records that the commit needs in each object. Returns -EMSGSIZE if too many objects need
+ * more than an empty extent has. */
 static int count_words(struct remo_versioned *versioned, const struct remo_versioned_change *changes,
                        uint32_t count) {
     const struct remo__versioned_shape *shape = &versioned->shape;
@@ -155,7 +155,7 @@ static int count_words(struct remo_versioned *versioned, const struct remo_versi
                       shape->extents - shape->objects);
 }
 
-/* Write the record of a change behind those that the head counts. */
+/* Write the record of a change after those that the head counts. */
 static void write_record(struct remo_versioned *versioned, const struct remo_versioned_change *change) {
     struct remo__versioned_object *object = &versioned->own.objects[change->object];
     uint32_t words = remo__versioned_record_words(change->size_bytes);
@@ -174,11 +174,11 @@ static void write_record(struct remo_versioned *versioned, const struct remo_ver
     store_bytes(place + sizeof record, change->data, change->size_bytes);
 }
 
-/* Let the head count the records of the commit, which is pending. */
+/* Store the head that counts the records of the commit, with the pending mark. */
 static void publish(struct remo_versioned *versioned, uint32_t index) {
     struct remo__versioned_object *object = &versioned->own.objects[index];
     if (object->written == 0)
-        return; /* an earlier change of the same object has published it */
+        return; /* the records were published with an earlier change of this object */
     object->head = remo__versioned_head(remo__versioned_generation(object->location),
                                         remo__versioned_used(object->head) + object->written, 0);
     object->written = 0;
@@ -186,7 +186,7 @@ static void publish(struct remo_versioned *versioned, uint32_t index) {
     store_word(extent_of(versioned, object->location), object->head | REMO__VERSIONED_PENDING);
 }
 
-/* Move the objects in whose extents the records have no room. */
+/* Move the objects whose extents have no room for the records. */
 static void make_room(struct remo_versioned *versioned, const struct remo_versioned_change *changes,
                       uint32_t count) {
     uint32_t log_words = versioned->shape.log_words;
@@ -197,9 +197,9 @@ static void make_room(struct remo_versioned *versioned, const struct remo_versio
     }
 }
 
-/* Move the object of `changes[first]` if its changes need more than an extent has: the base has them, and is
- * pending. The extent before stays as it is until the commit is visible, because the commit moves no more
- * objects in this way than there are retained extents. */
+/* Rewrite the object of changes[first] if its records do not fit into an empty extent: move it, with the
+ * changes in the base, which is pending. The commit rewrites at most as many objects as extents are retained,
+ * so it does not use the superseded extents again. */
 static void rewrite(struct remo_versioned *versioned, const struct remo_versioned_change *changes,
                     uint32_t first, uint32_t count) {
     struct remo__versioned_owner *own = &versioned->own;
@@ -214,8 +214,8 @@ static void rewrite(struct remo_versioned *versioned, const struct remo_versione
     move(versioned, index, own->version + 1, REMO__VERSIONED_PENDING);
 }
 
-/* The caller holds the mutex. Readers take the commit for done when they read the new version: between the
- * heads' two stores, a reader that finds the mark reads the version. */
+/* The caller holds the mutex. The commit takes effect with the store of the version word: a reader that finds
+ * the pending mark compares the commit's version with that word. */
 static void write_commit(struct remo_versioned *versioned, const struct remo_versioned_change *changes,
                          uint32_t count) {
     struct remo__versioned_owner *own = &versioned->own;
@@ -252,8 +252,7 @@ int remo_versioned_commit(struct remo_versioned *versioned, const struct remo_ve
     REMO__REQUIRE(changes);
     struct remo_node *node = versioned->region->node;
     if (!versioned->own.objects)
-        return remo__fail(-EPERM,
-                          "cannot commit to %s: node %u is not one of its owners; commit at the owner",
+        return remo__fail(-EPERM, "cannot commit to %s: node %u is not one of its owners; commit on an owner",
                           remo_channel_name(versioned->region->channel), node->rank);
     if (count == 0)
         return remo__fail(-EINVAL, "cannot commit to %s: count is 0; pass at least one change",

@@ -1,6 +1,6 @@
 /* extent.c - finds the state of an object in a copy of its extent.
- * Invariant: nothing that an image contains is used before it was checked against the shape: the image may be
- * torn, or of another use of the extent. */
+ * Invariant: each field of an image is checked against the shape before its use, because the image may be
+ * torn, or of another use of the extent. docs/internals/versioned.md proves that the state is correct. */
 #include <string.h>
 #include <xxhash.h>
 
@@ -17,7 +17,7 @@ static uint32_t offset_of(uint64_t place) {
 
 /* ---- seals ---- */
 
-/* The seal of a use of an extent differs from that of any other use, because its generation does. */
+/* The generation makes the seals of each use of an extent different. */
 uint64_t remo__versioned_seal_base(const struct remo__versioned_shape *shape,
                                    const struct remo__versioned_image *image) {
     const void *sealed = &image->header.base_version;
@@ -36,7 +36,8 @@ uint64_t remo__versioned_seal_record(uint64_t generation, uint32_t at,
 
 /* ---- judge ---- */
 
-/* Copy the record at word `at`, and return whether it is valid: within `used` words and its object. */
+/* Copy the record at word `at`, without its data. Returns whether the record is within `used` words, and its
+ * range within the object. */
 static bool find_record(const struct remo__versioned_shape *shape, const uint64_t *records, uint32_t at,
                         uint32_t used, struct remo__versioned_record *ret_record) {
     if (used - at < REMO__VERSIONED_RECORD_BYTES / 8)
@@ -55,7 +56,7 @@ static bool is_whole(const struct remo__versioned_image *image, const uint64_t *
                                           size_of(record->place));
 }
 
-/* Let the state end after the records of `version`, which end at word `words`. */
+/* Add the records of `version`, which end at word `words`, to the state. */
 static void extend(struct remo__versioned_state *state, uint64_t version, uint32_t words) {
     state->version_before = state->version;
     state->words_before = state->words;

@@ -1,7 +1,7 @@
-/* read.c - reads of objects. A read copies an extent to a private buffer, and finds the state there.
- * Invariant: an extent is used only if its location came from the directory during the call, or its head does
- * not have the superseded mark, or a record of a later version follows the state. Otherwise its object may
- * have changed in another extent. */
+/* read.c - reads of objects. A read copies an extent to a private buffer, and finds the state in the copy.
+ * Invariant: the state is used only if the location came from the directory during the call, or the head does
+ * not have the superseded mark, or a record of a later version follows the state. Otherwise the object may
+ * have changed in another extent. docs/internals/versioned.md describes the cases. */
 #include <stdlib.h>
 
 #include "objects/versioned/versioned.h"
@@ -20,13 +20,13 @@ struct get {
     struct remo__thread *thread;
     struct remo__versioned_peer *peer;
     uint32_t owner, object;
-    uint64_t at;       /* the version */
-    uint64_t location; /* of the extent; 0: ask the directory */
+    uint64_t at;       /* the requested version */
+    uint64_t location; /* of the extent; 0: read it from the directory */
     _Atomic uint64_t *known;
     void *value;
-    uint64_t version; /* of the object, when is_done */
+    uint64_t version; /* of the object, if is_done */
     bool is_done;
-    bool wants_newest; /* at the call */
+    bool wants_newest; /* the request: `at` may change */
     bool is_fresh;     /* the location came from the directory during this call */
     bool is_older;     /* the location came from a later extent of the object */
     struct remo__versioned_buffer *buffer;
@@ -58,9 +58,9 @@ static void put_buffer(struct remo_versioned *versioned, const struct remo__thre
     versioned->buffers[thread->index] = buffer;
 }
 
-/* ---- what this node has found out about an owner ---- */
+/* ---- facts about an owner ---- */
 
-/* The reads by which another thread learned the version precede the reads of this thread after this call. */
+/* If another thread has found the version, its reads precede those of this thread after this call. */
 static uint64_t known_version(const struct remo__versioned_peer *peer) {
     return atomic_load_explicit(&peer->version, memory_order_acquire);
 }
@@ -73,7 +73,7 @@ static void learn_version(struct remo__versioned_peer *peer, uint64_t version) {
         continue;
 }
 
-/* Return the known locations of an owner's objects, or NULL, with a sentence. */
+/* Return the known locations of an owner's objects, or NULL with the error's sentence set. */
 static _Atomic uint64_t *locations_of(struct remo_versioned *versioned, struct remo__versioned_peer *peer) {
     _Atomic uint64_t *locations = atomic_load_explicit(&peer->locations, memory_order_acquire), *none = NULL;
     if (remo__likely(locations != NULL))
@@ -96,7 +96,7 @@ static bool is_own(const struct get *get) {
     return get->owner == get->versioned->region->node->rank;
 }
 
-/* Read from the owner's memory; at the owner without a network operation. With an ack, the data is in place
+/* Read from the owner's memory, at the owner without a network operation. With an ack, the data is in place
  * when the ack is complete. */
 static int read_bytes(const struct get *get, uint64_t offset, void *dst, size_t bytes, struct remo_ack *ack) {
     const struct remo__memory *memory = get->versioned->region->memory;
@@ -125,7 +125,8 @@ static int read_version(const struct get *get, uint64_t *ret_version) {
         return rc;
     if (*ret_version == REMO_VERSIONED_NEWEST)
         return fail_damaged(get);
-    /* Another thread may not have flushed it yet. A peer must not read an older version after this call. */
+    /* The thread that stored it may not have flushed it yet. A peer must not read an older version after this
+     * call. */
     if (is_own(get))
         remo__flush(get->versioned->region->memory->own, sizeof *ret_version);
     learn_version(get->peer, *ret_version);
@@ -141,13 +142,13 @@ static uint64_t extent_at(const struct get *get) {
     return remo__versioned_extent_at(&get->versioned->shape, remo__versioned_extent(get->location));
 }
 
-/* Return whether extents are copied in order, and have no seals. */
+/* Return whether extents are copied in order, so that seals are not needed. */
 static bool is_in_order(const struct get *get) {
     return get->versioned->region->node->mapped || is_own(get);
 }
 
-/* Copy an extent in order: header and base, then the records that the head counts, and the head again. The
- * copy is whole if the generation is the same. The base was complete before the location was known. */
+/* Copy an extent in order: the header and the base, the records that the head counts, and the head again. The
+ * copy is whole if the generation is the same, because the base was placed before its location. */
 static int copy_in_order(const struct get *get) {
     const struct remo__versioned_shape *shape = &get->versioned->shape;
     struct remo__versioned_image *image = &get->buffer->image;
@@ -170,7 +171,7 @@ static int copy(const struct get *get, struct remo_ack *ack) {
     return read_bytes(get, extent_at(get), &get->buffer->image, get->versioned->shape.extent_bytes, ack);
 }
 
-/* Read the location from the directory. With an ack, as above. */
+/* Read the location from the directory. With an ack, the location is in place when the ack is complete. */
 static int ask_directory(struct get *get, struct remo_ack *ack) {
     get->is_fresh = true;
     return read_bytes(get, remo__versioned_directory_at(get->object), &get->location, sizeof get->location,
@@ -186,7 +187,7 @@ static int use_location(struct get *get) {
 
 /* ---- one copy ---- */
 
-/* The functions below set get->location to 0, or to an earlier extent, if another copy is needed. */
+/* If another copy is needed, the functions below set get->location to 0 or to an earlier extent. */
 
 static int restart(struct get *get) {
     get->location = 0;
@@ -202,8 +203,8 @@ static int restart_reused(struct get *get) {
         return restart(get);
     return remo__fail(
         -ESTALE,
-        "version %llu of object %u of %s at node %u is not retained any more; read a newer one, "
-        "or open it with a larger retain",
+        "cannot read version %llu of object %u of %s at node %u: it is not retained any more; read a "
+        "newer version, or open the table with a larger retain",
         (unsigned long long)get->at, get->object, remo_channel_name(get->versioned->region->channel),
         get->owner);
 }
@@ -215,8 +216,8 @@ static int go_back(struct get *get) {
     return is_location(get) ? 0 : fail_damaged(get);
 }
 
-/* A part of the copy is not whole. Set *ret_same to whether the extent has not been used again: then the part
- * was not yet written when it was read. */
+/* A part of the copy is not whole. Read the head again, and set *ret_same to whether its generation is the
+ * same. Then the extent was not used again during the copy, so the part had not been written completely. */
 static int confirm(struct get *get, bool *ret_same) {
     uint64_t head;
     int rc = read_word(get, extent_at(get), &head);
@@ -231,8 +232,8 @@ static int explain_damage(struct get *get) {
     return rc == 0 && is_same ? fail_damaged(get) : rc;
 }
 
-/* Leave a commit out that is not visible yet. If the base has it, the state before is in the extent before:
- * read that as of the visible version. *ret_again: another copy is needed. */
+/* Remove the last commit from the state if it is not visible yet. If the base contains it, the state before
+ * is in the previous extent: continue there, as of the visible version, and set *ret_again. */
 static int leave_out_pending(struct get *get, struct remo__versioned_state *state, bool *ret_again) {
     uint64_t version;
     if (!state->is_pending || get->at != REMO_VERSIONED_NEWEST || state->version <= known_version(get->peer))
@@ -282,7 +283,7 @@ static int use_copy(struct get *get) {
 
 /* ---- rounds: of one or several objects of an owner ---- */
 
-/* Wait for the operations of all gets, or cancel them after an error, because they use the caller's stack. */
+/* Wait for the operations of all gets. After an error cancel them, because they use the caller's stack. */
 static int settle(struct get *gets, uint32_t count, int rc) {
     for (uint32_t i = 0; i < count; i++) {
         struct remo_node *node = gets[i].versioned->region->node;
@@ -304,7 +305,7 @@ static struct remo_ack *ack_of(struct get *get, uint32_t count) {
     return count > 1 ? &get->ack : NULL;
 }
 
-/* Ask the directory for all locations that are not known. */
+/* Read all locations that are not known from the directory. */
 static int locate(struct get *gets, uint32_t count) {
     bool asked[WINDOW] = {false};
     int rc = 0;
@@ -332,7 +333,7 @@ static int copy_all(struct get *gets, uint32_t count) {
     return settle(gets, count, rc);
 }
 
-/* Read the extents of all gets that are not done. *ret_done: all are. */
+/* Read the extents of all gets that are not done. Sets *ret_done to whether all are done then. */
 static int run_round(struct get *gets, uint32_t count, bool *ret_done) {
     int rc = locate(gets, count);
     if (rc == 0)
@@ -347,10 +348,11 @@ static int run_round(struct get *gets, uint32_t count, bool *ret_done) {
 }
 
 static int fail_outrun(const struct get *get) {
-    return remo__fail(-ETIMEDOUT,
-                      "node %u moves the objects of %s faster than they can be read; open it with a larger "
-                      "retain or log_bytes",
-                      get->owner, remo_channel_name(get->versioned->region->channel));
+    return remo__fail(
+        -ETIMEDOUT,
+        "cannot read from node %u: it moves the objects of %s faster than a read completes; open "
+        "the table with a larger retain or log_bytes",
+        get->owner, remo_channel_name(get->versioned->region->channel));
 }
 
 /* Read the objects of up to WINDOW gets. */
@@ -381,14 +383,15 @@ static int begin(struct remo_versioned *versioned, uint32_t owner, struct get *r
 
 static int check_object(const struct remo_versioned *versioned, uint32_t object, const void *value) {
     if (object >= versioned->shape.objects)
-        return remo__fail(-EINVAL, "cannot read object %u of %s: the last one is %u", object,
+        return remo__fail(-EINVAL, "cannot read object %u of %s: the last object is %u", object,
                           remo_channel_name(versioned->region->channel), versioned->shape.objects - 1);
     return value ? 0
-                 : remo__fail(-EINVAL, "cannot read object %u of %s: the value is NULL", object,
+                 : remo__fail(-EINVAL, "cannot read object %u of %s: value is NULL", object,
                               remo_channel_name(versioned->region->channel));
 }
 
-/* Begin to read an object: take a buffer, and the location if it is known. The caller ends it. */
+/* Begin to read an object: take a buffer, and the location if it is known. The caller calls end_get, also
+ * after an error. */
 static int begin_get(struct remo_versioned *versioned, uint32_t owner, uint32_t object, uint64_t version,
                      void *value, struct get *ret_get) {
     int rc = begin(versioned, owner, ret_get);
@@ -419,10 +422,10 @@ static int check_version(const struct get *get) {
         return 0;
     int rc = read_version(get, &version);
     if (rc == 0 && get->at > version)
-        rc =
-            remo__fail(-EINVAL, "cannot read version %llu of %s at node %u: it has reached %llu; wait for it",
-                       (unsigned long long)get->at, remo_channel_name(get->versioned->region->channel),
-                       get->owner, (unsigned long long)version);
+        rc = remo__fail(
+            -EINVAL, "cannot read version %llu of %s at node %u: the newest version is %llu; try again later",
+            (unsigned long long)get->at, remo_channel_name(get->versioned->region->channel), get->owner,
+            (unsigned long long)version);
     return rc;
 }
 

@@ -26,7 +26,8 @@ static void set_defaults(struct remo_versioned_options *options, const struct re
 static int check_options(const struct remo_versioned_options *options) {
     for (uint32_t node = 0; node < REMO_NODES_MAX; node++)
         if (remo_nodeset_has(&options->owners, node) && !remo_nodeset_has(&options->participants, node))
-            return remo__fail(-EINVAL, "cannot open versioned objects: owner %u is no participant", node);
+            return remo__fail(-EINVAL, "cannot open versioned objects: node %u of `owners` is no participant",
+                              node);
     if (options->objects > REMO_VERSIONED_OBJECTS_MAX)
         return remo__fail(-EINVAL, "cannot open %u versioned objects: the maximum is %u", options->objects,
                           REMO_VERSIONED_OBJECTS_MAX);
@@ -35,9 +36,8 @@ static int check_options(const struct remo_versioned_options *options) {
                           options->object_bytes, REMO_VERSIONED_BYTES_MAX);
     if (options->retain > REMO__VERSIONED_EXTENTS_MAX - options->objects)
         return remo__fail(-EINVAL,
-                          "cannot open versioned objects with retain = %u: %u objects and the retained "
-                          "extents may be %u together",
-                          options->retain, options->objects, REMO__VERSIONED_EXTENTS_MAX);
+                          "cannot open versioned objects with retain = %u: the maximum for %u objects is %u",
+                          options->retain, options->objects, REMO__VERSIONED_EXTENTS_MAX - options->objects);
     uint32_t least = 8 * remo__versioned_record_words(8);
     if (options->log_bytes < least || options->log_bytes > 8 * REMO__VERSIONED_USED_MAX)
         return remo__fail(-EINVAL,

@@ -4,8 +4,8 @@
  * Memory of an owner: {version word in a cache line of its own; directory[objects]; extents}. Words:
  *   location  an entry of the directory, or `previous`: generation:40, extent:24
  *   head      generation:40, used:22 (words of records), superseded:1, pending:1
- *   place     in a record: offset:32, ends:1, size:31. `ends` marks the last record of a commit in the
- *             object
+ *   place     the range of a record: offset:32, ends:1, size:31. `ends` marks the last record of a commit in
+ *             the object
  * Seals are 0 in mapped memory, where the order of loads replaces them. */
 #pragma once
 
@@ -20,14 +20,14 @@
 
 /* The first words of an extent. */
 struct remo__versioned_header {
-    uint64_t head, seal;   /* the seal: over the words that follow, and the base */
-    uint64_t base_version; /* of the last commit in the base */
+    uint64_t head, seal;   /* the seal: over the generation, the fields below, and the base */
+    uint64_t base_version; /* the version of the object in the base */
     uint64_t previous;     /* location of the extent that the object had before; 0: none */
     uint64_t object;
 };
 
 struct remo__versioned_record {
-    uint64_t version, place, seal; /* the seal: over version, place and data */
+    uint64_t version, place, seal; /* the seal: see remo__versioned_seal_record */
 };
 
 struct remo__versioned_shape {
@@ -59,7 +59,7 @@ static inline uint64_t remo__versioned_head(uint64_t generation, uint32_t used, 
     return generation << REMO__VERSIONED_EXTENT_BITS | (uint64_t)used << 2 | flags;
 }
 
-/* Return the words of a record with `size_bytes` bytes of data. */
+/* Return the number of words of a record with `size_bytes` bytes of data. */
 static inline uint32_t remo__versioned_record_words(uint32_t size_bytes) {
     return (uint32_t)((REMO__VERSIONED_RECORD_BYTES + remo__align_up(size_bytes, 8)) / 8);
 }
@@ -70,7 +70,8 @@ struct remo__versioned_image {
     uint64_t contents[];
 };
 
-/* Seal a base, or a record at word `at` of an extent's records. */
+/* Return the seal of a base, or of a record at word `at` of an extent's records. Each covers the generation;
+ * that of a record also covers `at`, version, place and data. */
 uint64_t remo__versioned_seal_base(const struct remo__versioned_shape *shape,
                                    const struct remo__versioned_image *image);
 uint64_t remo__versioned_seal_record(uint64_t generation, uint32_t at,
@@ -81,25 +82,25 @@ enum remo__versioned_verdict {
     REMO__VERSIONED_STATE,   /* `state` is set */
     REMO__VERSIONED_LATER,   /* the base is of a later version */
     REMO__VERSIONED_REUSED,  /* the extent has another generation */
-    REMO__VERSIONED_DAMAGED, /* the base is not whole, or a record in mapped memory is not valid */
+    REMO__VERSIONED_DAMAGED, /* the header or base is not whole, or a record without a seal is not valid */
 };
 
 /* The state of an object in an extent: its base and the first `words` words of records. */
 struct remo__versioned_state {
     uint64_t version;
     uint32_t words;
-    /* a record that the head counts is not whole; the result is a state only if the extent has not been used
-     * again since */
+    /* A record that the head counts is not whole. The state is valid only if the extent was not used again
+     * during the copy. */
     bool is_cut;
     bool has_later;          /* a record of a version above the requested one follows */
-    bool is_pending;         /* the last commit of the state may not be visible; the state before it: */
-    uint64_t version_before; /* of this version */
+    bool is_pending;         /* the last commit of the state may not be visible */
+    uint64_t version_before; /* of the state without this commit */
     uint32_t words_before;
 };
 
 /* Find the state at `version` (REMO_VERSIONED_NEWEST: with all records) in a copy of an extent of `object`.
- * Checks all that it uses: the copy may be torn, and a peer may have written anything. Without seals the copy
- * was made in order, of mapped memory. */
+ * Checks each field before its use: the copy may be torn, and a peer may have written any bytes. Without
+ * has_seals, the copy was made in order, and its seals are not verified. */
 enum remo__versioned_verdict remo__versioned_judge(const struct remo__versioned_shape *shape,
                                                    const struct remo__versioned_image *image, uint32_t object,
                                                    uint64_t generation, uint64_t version, bool has_seals,
@@ -117,10 +118,10 @@ struct remo__versioned_buffer {
     struct remo__versioned_image image REMO__CACHE_ALIGNED;
 };
 
-/* An object of this node. */
+/* An object of this owner. */
 struct remo__versioned_object {
     uint64_t location, head;
-    uint32_t wanted, written; /* words of records in the commit that runs */
+    uint32_t wanted, written; /* words of records: of the current commit, and those already written */
 };
 
 struct remo__versioned_owner {
@@ -128,15 +129,15 @@ struct remo__versioned_owner {
     uint64_t version;
     struct remo__versioned_object *objects;
     uint64_t *generations; /* of each extent */
-    uint32_t *spare;       /* a ring of unused extents, the longest unused first */
+    uint32_t *spare;       /* a ring of the spare extents; the next move uses that at spare_first */
     uint32_t spare_first;
-    struct remo__versioned_image *image; /* of the object that moves */
+    struct remo__versioned_image *image; /* for a move: a copy of the old extent, then the new base */
 };
 
-/* The facts that this node has found out about an owner. */
+/* Facts about an owner that reads of this node have found. */
 struct remo__versioned_peer {
-    _Atomic uint64_t version;              /* the owner has reached it */
-    _Atomic(_Atomic uint64_t *) locations; /* of each object; 0: unknown; NULL: no object was read */
+    _Atomic uint64_t version;              /* visible; the owner's may be higher */
+    _Atomic(_Atomic uint64_t *) locations; /* of each object; 0: not known; NULL: none is known */
 };
 
 struct remo_versioned {
@@ -145,7 +146,7 @@ struct remo_versioned {
     struct remo_nodeset owners;
     struct remo__versioned_owner own;
     struct remo__versioned_peer *peers;                        /* [nodes] */
-    struct remo__versioned_buffer *buffers[REMO__THREADS_MAX]; /* free ones of each thread */
+    struct remo__versioned_buffer *buffers[REMO__THREADS_MAX]; /* of each thread, not in use */
 };
 
 static inline uint64_t remo__versioned_directory_at(uint32_t object) {

@@ -1,6 +1,5 @@
 /* test_versioned.c - versioned objects between real nodes: initial zeros, commits of one and of many ranges,
- * objects that move, older versions, several owners and threads, the cost of each call, tasks, wrong
- * arguments. */
+ * moves, earlier versions, several owners and threads, the cost of each call, tasks, and wrong arguments. */
 #include "base/random.h"
 #include "objects/versioned/versioned.h"
 
@@ -57,7 +56,7 @@ static int zeros(struct remo_node *node, void *ctx) {
 
 struct model {
     struct remo__random dice;
-    uint32_t objects, object_bytes, ranges_max; /* at most so many ranges of an object in a commit */
+    uint32_t objects, object_bytes, ranges_max; /* ranges_max: of an object in a commit */
     unsigned char *values;                      /* [objects * object_bytes] */
     uint64_t *versions, version;
     struct remo_versioned_change changes[RANGES_MAX];
@@ -100,7 +99,7 @@ static void add_change(struct model *model, uint32_t object) {
     model->versions[object] = model->version;
 }
 
-/* The next commit: ranges of some objects, in any order; those of one object may overlap. */
+/* Make the next commit: ranges of some objects, in any order; those of one object may overlap. */
 static void next_commit(struct model *model) {
     uint32_t objects = 1 + (uint32_t)remo__random_below(&model->dice, 3);
     model->count = 0;
@@ -149,7 +148,7 @@ struct commits {
     uint32_t ranges_max, rounds, commits; /* commits of each round */
 };
 
-/* Node 1 is the owner. Moves: in each variant many times `retain`. */
+/* Node 1 is the owner. Each variant moves objects many times `retain` times. */
 static int commits(struct remo_node *node, void *ctx) {
     const struct commits *of = ctx;
     struct remo_versioned *versioned;
@@ -183,16 +182,16 @@ static struct commits
     largest = {{.objects = 2, .object_bytes = REMO_VERSIONED_BYTES_MAX, .retain = 2}, 1, 4, 3},
     rewritten = {{.objects = 5, .object_bytes = 1000, .log_bytes = 128, .retain = 3}, 3, 12, 40};
 
-/* ---- older versions ---- */
+/* ---- earlier versions ---- */
 
 #define RETAIN 8u
 #define MORE 5u
 
-/* Commits to one object, each of which fills the log: each one but the first moves the object. */
+/* A commit to the object fills its extent, so each commit but the first moves the object. */
 static const struct remo_versioned_options old_options = {
     .objects = 1, .object_bytes = VALUE_BYTES, .log_bytes = VALUE_BYTES + 24, .retain = RETAIN};
 
-/* After `last` commits, the versions from last - 1 - RETAIN have their extents. */
+/* After `last` commits, the versions from last - 1 - RETAIN can be read. */
 static int expect_versions(struct remo_versioned *versioned, uint64_t last) {
     unsigned char value[VALUE_BYTES];
     uint64_t version = 0, first = last > RETAIN + 1 ? last - 1 - RETAIN : 0;
@@ -231,7 +230,7 @@ static int old_versions(struct remo_node *node, void *ctx) {
     return close_versioned(versioned);
 }
 
-/* Versions of an object that other objects' commits do not change. */
+/* Commits to other objects do not change the version of an object. */
 static int versions_between(struct remo_node *node, void *ctx) {
     const struct remo_versioned_options options = {.objects = 2, .object_bytes = VALUE_BYTES};
     struct remo_versioned *versioned;
@@ -422,11 +421,11 @@ static int owner_threads(struct remo_node *node, void *ctx) {
 
 #define COST_OBJECTS 6u
 
-/* As old_options: each commit to an object but the first moves it. */
+/* As old_options: each commit to an object, except the first, moves it. */
 static const struct remo_versioned_options cost_options = {
     .objects = COST_OBJECTS, .object_bytes = VALUE_BYTES, .log_bytes = VALUE_BYTES + 24, .retain = 8};
 
-/* Commit to each object; the owner pays nothing. */
+/* Commit to each object, without a network operation. */
 static int commit_to_all(struct remo_versioned *versioned, uint64_t number) {
     struct remo_channel *channel = remo_versioned_channel(versioned);
     for (uint32_t i = 0; i < COST_OBJECTS; i++)
@@ -469,7 +468,7 @@ static int costs_of_owner(struct remo_versioned *versioned) {
     return 0;
 }
 
-/* An argument that is wrong costs no operation. */
+/* A call with a wrong argument costs no operation. */
 static int costs_of_errors(struct remo_versioned *versioned) {
     struct remo_channel *channel = remo_versioned_channel(versioned);
     unsigned char value[VALUE_BYTES];
@@ -505,7 +504,7 @@ static int costs(struct remo_node *node, void *ctx) {
         CHECK(costs_of_errors(versioned) == 0);
     }
     CHECK_OK(cluster_meet());
-    CHECK(!is_owner || commit_to_all(versioned, 2) == 0); /* each one moves */
+    CHECK(!is_owner || commit_to_all(versioned, 2) == 0); /* each commit moves an object */
     CHECK_OK(cluster_meet());
     if (!is_owner) {
         CHECK(read_at_cost(versioned, 0, extent + 1 + extent, 2) == 0);
@@ -516,7 +515,7 @@ static int costs(struct remo_node *node, void *ctx) {
     return close_versioned(versioned);
 }
 
-/* A commit that does not move the object does not change the cost. Without a commit there is no record. */
+/* A commit that does not move the object does not change the cost. Initially there is no record. */
 static int costs_without_move(struct remo_node *node, void *ctx) {
     const struct remo_versioned_options options = {
         .objects = 1, .object_bytes = VALUE_BYTES, .log_bytes = 4 * (VALUE_BYTES + 24)};
@@ -554,7 +553,7 @@ static int costs_of_versions(struct remo_node *node, void *ctx) {
         CHECK_OK(commit_value(versioned, 0, i, NULL));
     CHECK_OK(cluster_meet());
     if (remo_node_rank(node) == 1) {
-        CHECK(version_at_cost(versioned, last, 1 + 1 + extent) == 0); /* reads version and directory too */
+        CHECK(version_at_cost(versioned, last, 1 + 1 + extent) == 0); /* version, directory, extent */
         for (version = 0; version <= last; version++) {
             uint64_t moves = version == last ? 0 : last - 1 - version;
             CHECK(version_at_cost(versioned, version, extent * (1 + moves)) == 0);
@@ -566,14 +565,14 @@ static int costs_of_versions(struct remo_node *node, void *ctx) {
         CHECK_OK(commit_value(versioned, 0, last + 1, NULL));
     CHECK_OK(cluster_meet());
     if (remo_node_rank(node) == 1) {
-        /* The known extent has a later record, so it is complete although the object has left it. */
+        /* The known extent has all records of this version, although the object has moved since. */
         CHECK(version_at_cost(versioned, last - 1, extent) == 0);
         CHECK(version_at_cost(versioned, last, extent + 1 + extent) == 0);
     }
     return close_versioned(versioned);
 }
 
-/* ---- many objects: more than a read of several reads at the same time ---- */
+/* ---- more objects than remo_versioned_read_many reads at the same time ---- */
 
 #define MANY 40u
 
@@ -605,7 +604,7 @@ static int read_many_twice(struct remo_versioned *versioned, uint64_t number) {
     return 0;
 }
 
-/* Each commit but the first moves all objects, so it uses the only extent that it retains many times. */
+/* Each commit but the first moves all objects, so it uses the spare extent many times. */
 static int many_objects(struct remo_node *node, void *ctx) {
     const struct remo_versioned_options options = {
         .objects = MANY, .object_bytes = VALUE_BYTES, .log_bytes = VALUE_BYTES + 24, .retain = 1};
@@ -809,7 +808,7 @@ static int damaged(struct remo_node *node, void *ctx) {
     return close_versioned(versioned);
 }
 
-/* One byte of a base is damaged: seals detect it. Mapped memory has none. */
+/* One byte of a base is damaged: its seal detects that. Mapped memory has no seals. */
 static int damaged_base(struct remo_node *node, void *ctx) {
     const struct remo_versioned_options options = {.objects = 1, .object_bytes = VALUE_BYTES, .retain = 1};
     struct remo_versioned *versioned;

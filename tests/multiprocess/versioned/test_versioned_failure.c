@@ -1,6 +1,6 @@
 /* test_versioned_failure.c - readers beside an owner at full speed: each read is whole, of one instant, and
- * not older than the last commit that has returned. Owners that close, fail or are stopped; readers that are
- * stopped. */
+ * not older than the last commit that had returned. Owners that close, fail or pause; readers that fail or
+ * pause. */
 #include "versioned_common.h"
 
 #define OBJECTS 8u
@@ -155,7 +155,7 @@ static void begin_reading(struct reader *self, struct remo_versioned *versioned)
         self->items[i] = (struct remo_versioned_item){.object = i, .value = &self->values[i]};
 }
 
-/* Judge all objects as of `version`. */
+/* Check all objects as of `version`. */
 static int judge(const struct reader *self, uint64_t version) {
     uint64_t sum = 0;
     CHECK_EQUAL(self->values[0].number, version);
@@ -425,11 +425,12 @@ static int reader_fails(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- nodes that are stopped ---- */
+/* ---- nodes that pause ---- */
 
 #define STOPS 30u
 
-/* The owner is stopped anywhere in a commit: reads continue, and return the last visible commit. */
+/* The owner pauses anywhere in a commit: reads continue, and return the state after the last visible
+ * commit. */
 static int read_of_stopped(struct remo_versioned *versioned) {
     struct reader reader;
     begin_reading(&reader, versioned);
@@ -468,7 +469,7 @@ static int owner_stopped(struct remo_node *node, void *ctx) {
     return close_versioned(versioned);
 }
 
-/* Over a network the owner's process serves reads. */
+/* Over a network the owner's process serves reads, so they time out while it is paused. */
 static int owner_silent(struct remo_node *node, void *ctx) {
     const struct remo_versioned_options options = {.objects = 2, .object_bytes = VALUE_BYTES};
     struct remo_versioned *versioned;
@@ -506,7 +507,7 @@ static int read_until_done(struct remo_versioned *versioned) {
     return 0;
 }
 
-/* Node 1 is stopped, maybe during a read; the owner uses all its extents many times meanwhile. No commit
+/* Node 1 pauses, possibly during a read. Meanwhile the owner uses all its extents many times. No commit
  * fails, and the reader continues. */
 static int reader_stopped(struct remo_node *node, void *ctx) {
     static const struct busy beside = {.log_bytes = 4 * (VALUE_BYTES + 24),

@@ -1,5 +1,5 @@
-/* versioned_common.h - functions that the tests of versioned objects share: opening them, values that reveal
- * torn reads, commits, and the memory that all nodes share. */
+/* versioned_common.h - functions that the tests of versioned objects share: open and close, values that
+ * reveal torn reads, commits, and the memory that all nodes share. */
 #pragma once
 
 #include <errno.h>
@@ -11,7 +11,7 @@
 
 #include "../../support/turns.h"
 
-#define VALUE_BYTES 256u /* of an object in tests whose values have a number */
+#define VALUE_BYTES 256u /* of an object, in tests whose values contain a number */
 
 struct versioned_shared {
     _Atomic uint64_t committing, committed; /* the last commit that has begun; that has returned */
