@@ -40,7 +40,7 @@ refused 'none of its cases is for this profile and fault' --object kv --case thr
 
 # Without --object, the objects that claim the profile run.
 "$sim" --profile cxl_nc --schedules 1 >out 2>err
-if [ "$(wc -l <out)" -ne 6 ] || [ "$(wc -l <err)" -ne 11 ]; then
+if [ "$(wc -l <out)" -ne 7 ] || [ "$(wc -l <err)" -ne 11 ]; then
     cat out err
     exit 1
 fi
