@@ -159,7 +159,8 @@ REMO_API int remo_versioned_version(struct remo_versioned *versioned, uint32_t o
  *   others   those of remo_versioned_read */
 REMO_API int remo_versioned_read_at(struct remo_versioned *versioned, uint32_t owner, uint32_t object,
                                     uint64_t version, void *value, uint64_t *ret_version);
-/* Read `count` objects of `owner` as of `version`. After an error, all values and versions are undefined.
+/* Read `count` objects of `owner` as of `version`, which is not REMO_VERSIONED_NEWEST. After an error, all
+ * values and versions are undefined.
  * Errors: those of remo_versioned_read_at. */
 REMO_API int remo_versioned_read_many_at(struct remo_versioned *versioned, uint32_t owner, uint64_t version,
                                          struct remo_versioned_item *items, uint32_t count);
