@@ -241,7 +241,10 @@ case_status() {
 }
 
 case_first_failure_counts() {
-    try "$remo" run -n 3 -- sh -c 'sleep $REMO_RANK; exit $((10 + REMO_RANK))'
+    # Each node ends after the launcher has recorded the end of the node before it.
+    try "$remo" run -n 3 -- sh -c '[ "$REMO_RANK" = 0 ] ||
+        until grep -q "^$((REMO_RANK - 1)) " "$REMO_JOB_DIR/ended" 2>/dev/null; do sleep 0.1; done
+        exit $((10 + REMO_RANK))'
     expect_status 10
 }
 
