@@ -542,8 +542,8 @@ def test_interrupt(node):
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGUSR1, interrupt)
-    threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1)).start()
-    try:
+    try:  # the signal may arrive before the wait
+        threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGUSR1)).start()
         queue.pop()
     except KeyboardInterrupt:
         return
