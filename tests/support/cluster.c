@@ -73,6 +73,12 @@ void cluster_await_cut_off(struct remo_node *node, uint32_t peer) {
         cluster_sleep_ms(1);
 }
 
+uint64_t cluster_set_op_timeout(struct remo_node *node, uint64_t timeout_ns) {
+    uint64_t before = node->op_timeout_ns;
+    node->op_timeout_ns = timeout_ns;
+    return before;
+}
+
 static uint64_t timeout_of(const struct cluster_test *test) {
     return test->timeout_ns ? test->timeout_ns : TIMEOUT_NS;
 }

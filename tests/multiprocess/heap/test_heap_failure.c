@@ -173,6 +173,7 @@ static int silent(struct remo_node *node, void *ctx) {
         struct remo_channel *channel = remo_heap_channel(heap);
         pause_node(&shared->turns, 1);
         pause_node(&shared->turns, 2);
+        cluster_set_op_timeout(node, SECOND / 2);
         uint64_t begin = cluster_now_ns();
         CHECK_COST(channel, CHECK_SENTENCE(remo_heap_reclaim(heap, 0), -ETIMEDOUT, "has not answered"), 3, 0,
                    0, 0);
@@ -204,7 +205,9 @@ static int close_pinned(struct remo_node *node, void *ctx) {
         shared->addr = addr;
     CHECK_OK(cluster_meet());
     if (rank == 0) {
+        uint64_t before = cluster_set_op_timeout(node, SECOND / 2);
         remo_heap_close(heap);
+        cluster_set_op_timeout(node, before);
         CHECK_OK(remo_heap_open(remo_node_root(node), "second", NULL, &heap));
         struct remo_addr next;
         CHECK_OK(remo_heap_alloc(heap, 64, 0, &next));
@@ -223,13 +226,12 @@ static int close_pinned(struct remo_node *node, void *ctx) {
 }
 
 int main(int argc, char **argv) {
-    static const struct cluster_test tests[] = {
-        CLUSTER_TEST(bad_input, 1),
-        CLUSTER_TEST(absent, 2),
-        CLUSTER_TEST(failing, 3),
-        CLUSTER_TEST(overlapping, 4, .only_on = "ofi"),
-        CLUSTER_TEST(silent, 4, .op_timeout_ns = SECOND / 2, .only_on = "ofi"),
-        CLUSTER_TEST(close_pinned, 2, .op_timeout_ns = SECOND / 2),
-        {0}};
+    static const struct cluster_test tests[] = {CLUSTER_TEST(bad_input, 1),
+                                                CLUSTER_TEST(absent, 2),
+                                                CLUSTER_TEST(failing, 3),
+                                                CLUSTER_TEST(overlapping, 4, .only_on = "ofi"),
+                                                CLUSTER_TEST(silent, 4, .only_on = "ofi"),
+                                                CLUSTER_TEST(close_pinned, 2),
+                                                {0}};
     return heap_main(argc, argv, tests);
 }

@@ -321,6 +321,7 @@ static int late(struct remo_node *node, void *ctx) {
     if (remo_node_rank(node) == 0) {
         uint64_t begin = cluster_now_ns();
         CHECK_OK(remo_region_open(remo_node_root(node), "lonely", 64, NULL, &lonely));
+        cluster_set_op_timeout(node, 3 * SECOND);
         CHECK_SENTENCE(remo_region_read(lonely, 1, 0, &word, 8, NULL), -ETIMEDOUT,
                        "node 1 has not opened channel lonely");
         CHECK(cluster_now_ns() - begin >= 2 * SECOND);
@@ -568,7 +569,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(costs, 2),          CLUSTER_TEST(acks, 2),
         CLUSTER_TEST(atomics, 3),        CLUSTER_TEST_NAMED("atomics_threads", atomics, 2, .as_threads = 1),
         CLUSTER_TEST(publish, 2),        CLUSTER_TEST(immediates, 2),
-        CLUSTER_TEST(some_take_part, 3), CLUSTER_TEST(late, 2, .op_timeout_ns = 3 * SECOND),
+        CLUSTER_TEST(some_take_part, 3), CLUSTER_TEST(late, 2),
         CLUSTER_TEST(mismatch, 2),       CLUSTER_TEST(any_order, 4),
         CLUSTER_TEST(leaving, 2),        CLUSTER_TEST(failing, 3),
         CLUSTER_TEST(wrong, 1),          CLUSTER_TEST(addresses, 2),

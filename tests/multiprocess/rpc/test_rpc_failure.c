@@ -140,6 +140,7 @@ static int full(struct remo_node *node, void *ctx) {
     if (service.rank == 0) {
         int rc;
         pause_node(&shared->turns, 1);
+        cluster_set_op_timeout(node, SECOND / 5);
         while ((rc = remo_rpc_post(service.rpc, 1, KEEP, data, sizeof data)) == 0)
             posted++;
         CHECK_CODE(rc, -ETIMEDOUT);
@@ -196,6 +197,7 @@ static int closes_queued(struct remo_node *node, void *ctx) {
     CHECK_OK(cluster_meet());
     if (service.rank == 0) {
         pause_node(&shared->turns, 1);
+        cluster_set_op_timeout(node, SECOND / 5);
         while (remo_rpc_post(service.rpc, 1, ECHO, data, sizeof data) == 0)
             continue;
         begin_turn(&shared->turns, 1);
@@ -332,17 +334,16 @@ static void setup(void) {
 }
 
 int main(int argc, char **argv) {
-    static const struct cluster_test tests[] = {
-        CLUSTER_TEST(late, 2),
-        CLUSTER_TEST(expired, 2, .only_on = "shm"),
-        CLUSTER_TEST(waits_for, 2, .only_on = "shm"),
-        CLUSTER_TEST(full, 3, .op_timeout_ns = SECOND / 5, .only_on = "shm"),
-        CLUSTER_TEST(silent, 3, .only_on = "shm"),
-        CLUSTER_TEST(closes_queued, 3, .op_timeout_ns = SECOND / 5, .only_on = "shm"),
-        CLUSTER_TEST(server_fails, 3),
-        CLUSTER_TEST(caller_fails, 2),
-        CLUSTER_TEST(closes, 2),
-        {0}};
+    static const struct cluster_test tests[] = {CLUSTER_TEST(late, 2),
+                                                CLUSTER_TEST(expired, 2, .only_on = "shm"),
+                                                CLUSTER_TEST(waits_for, 2, .only_on = "shm"),
+                                                CLUSTER_TEST(full, 3, .only_on = "shm"),
+                                                CLUSTER_TEST(silent, 3, .only_on = "shm"),
+                                                CLUSTER_TEST(closes_queued, 3, .only_on = "shm"),
+                                                CLUSTER_TEST(server_fails, 3),
+                                                CLUSTER_TEST(caller_fails, 2),
+                                                CLUSTER_TEST(closes, 2),
+                                                {0}};
     shared = cluster_shared(sizeof *shared);
     return cluster_main(argc, argv, tests, setup);
 }

@@ -315,6 +315,7 @@ static int absent_owner(struct remo_node *node, void *ctx) {
     (void)ctx;
     if (remo_node_rank(node) == 1) {
         CHECK_OK(remo_versioned_open(remo_node_root(node), "objects", NULL, &versioned));
+        cluster_set_op_timeout(node, SECOND / 5);
         CHECK_SENTENCE(remo_versioned_read(versioned, 0, 0, value, NULL), -ETIMEDOUT, "node 0");
         item.value = value;
         CHECK_CODE(remo_versioned_read_many(versioned, 0, &item, 1, NULL), -ETIMEDOUT);
@@ -841,7 +842,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(versions_between, 2),
         CLUSTER_TEST(owners, 3),
         CLUSTER_TEST(late_owner, 3),
-        CLUSTER_TEST(absent_owner, 2, .op_timeout_ns = SECOND / 5),
+        CLUSTER_TEST(absent_owner, 2),
         CLUSTER_TEST(owner_threads, 3),
         CLUSTER_TEST(costs, 2),
         CLUSTER_TEST(costs_without_move, 2),
