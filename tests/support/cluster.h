@@ -57,8 +57,8 @@ int cluster_meet(void);
 /* Wait until this node has cut the failed peer off: from now on every operation on it fails. Before, one may
  * succeed although remo_node_peer reports the failure. */
 void cluster_await_cut_off(struct remo_node *node, uint32_t peer);
-/* Set the timeout of operations of this node, for calls that must time out, and return the one before. Objects
- * are opened with the long timeout: on a busy machine the answer of a peer may take seconds. */
+/* Set the timeout of operations of this node, for calls that must time out, and return the one before. Open
+ * objects with the long timeout: on a busy machine the answer of a peer may take seconds. */
 uint64_t cluster_set_op_timeout(struct remo_node *node, uint64_t timeout_ns);
 void cluster_sleep_ms(uint32_t ms);
 uint64_t cluster_now_ns(void);

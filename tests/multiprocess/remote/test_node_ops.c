@@ -252,7 +252,7 @@ static int paused_with_memory(struct remo_node *node, struct remo_region *region
 /* ofi: every operation ends in time, and an ack can be cancelled. */
 static int paused_without_memory(struct remo_node *node, struct remo_region *region) {
     struct remo_ack ack = REMO_ACK_INIT, joined = REMO_ACK_INIT;
-    uint64_t word = 5, canceled = 42, begin = cluster_now_ns();
+    uint64_t word = 5, canceled = 42, begin = cluster_now_ns(), before = cluster_set_op_timeout(node, SECOND);
     CHECK_SENTENCE(remo_region_read(region, 1, 0, &word, 8, NULL), -ETIMEDOUT, "op_timeout_ns");
     CHECK_CODE(remo_region_fetch_add(region, 1, 8, 1, &word, NULL), -ETIMEDOUT);
     CHECK_EQUAL(word, 5);
@@ -270,6 +270,7 @@ static int paused_without_memory(struct remo_node *node, struct remo_region *reg
     CHECK_EQUAL(remo_node_peer(node, 1), REMO_PEER_UP);
     CHECK(in_time(cluster_now_ns() - begin, 8 * SECOND));
     kill(atomic_load(&shared->pids[1]), SIGCONT);
+    cluster_set_op_timeout(node, before);
     for (uint32_t turn = 0; turn < 50 && remo_fence(node, REMO_FENCE_THREAD, 0) != 0; turn++)
         continue;
     CHECK_OK(remo_region_read(region, 1, 16, &word, 8, NULL));
@@ -286,9 +287,8 @@ static int paused(struct remo_node *node, void *ctx) {
     if (open_all(node, &region))
         return 1;
     if (rank == 0) {
-        uint64_t word, turn = 0;
-        while (remo_region_read(region, 1, 0, &word, 8, NULL) == -ETIMEDOUT && turn < 100)
-            turn++; /* connects */
+        uint64_t word;
+        CHECK_OK(remo_region_read(region, 1, 0, &word, 8, NULL)); /* connects */
         CHECK(process_pause(atomic_load(&shared->pids[1])) == 0);
         int result = strcmp(remo_node_fabric(node), "ofi") == 0 ? paused_without_memory(node, region)
                                                                 : paused_with_memory(node, region);
@@ -336,6 +336,7 @@ static int orphans(struct remo_node *node, void *ctx) {
         cluster_meet(); /* does not return: the node is killed */
         return 1;
     }
+    cluster_set_op_timeout(node, SECOND);
     if (lose_write(node, &short_thread, 1, &shared->pids[1]))
         return 1;
     remo_region_close(short_thread.region);
@@ -350,6 +351,7 @@ static int lose_writes(struct remo_node *node, struct remo_region *region) {
         CHECK_OK(remo_fence(node, REMO_FENCE_PAIR, to)); /* connects */
         CHECK(process_pause(atomic_load(&shared->pids[to])) == 0);
     }
+    cluster_set_op_timeout(node, SECOND);
     for (uint32_t to = 1; to < 4; to++)
         CHECK_OK(remo_region_write(region, to, 0, &word, 8, 0, NULL));
     for (uint32_t to = 1; to < 3; to++) {
@@ -433,9 +435,9 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(short_threads, 3),
         CLUSTER_TEST_NAMED("short_threads_in_one", short_threads, 2, .as_threads = 1),
         CLUSTER_TEST(placed_without_calls, 2),
-        CLUSTER_TEST(paused, 2, .op_timeout_ns = SECOND),
-        CLUSTER_TEST(orphans, 2, .op_timeout_ns = SECOND, .only_on = "ofi"),
-        CLUSTER_TEST(losses, 4, .op_timeout_ns = SECOND, .only_on = "ofi"),
+        CLUSTER_TEST(paused, 2),
+        CLUSTER_TEST(orphans, 2, .only_on = "ofi"),
+        CLUSTER_TEST(losses, 4, .only_on = "ofi"),
         CLUSTER_TEST(starved, 2, .op_timeout_ns = 100 * SECOND, .only_on = "ofi"),
         {0}};
     shared = cluster_shared(sizeof *shared);

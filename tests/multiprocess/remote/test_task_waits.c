@@ -467,6 +467,7 @@ static int lost_reads(struct remo_node *node, void *ctx) {
     CHECK(open_map(node, &kv) == 0);
     if (remo_node_rank(node) == 0) {
         CHECK_OK(remo_scheduler_open(node, NULL, &scheduler));
+        cluster_set_op_timeout(node, SECOND);
         CHECK_OK(remo_task_spawn(scheduler, lose_reads, kv, &id));
         CHECK_OK(remo_task_join(scheduler, id, REMO_FOREVER, &result));
         CHECK_CODE(result, 0);
@@ -579,19 +580,18 @@ static int small_stacks(struct remo_node *node, void *ctx) {
 }
 
 int main(int argc, char **argv) {
-    static const struct cluster_test tests[] = {
-        CLUSTER_TEST(mutex, 1),
-        CLUSTER_TEST(deadlines, 1),
-        CLUSTER_TEST(pins, 2),
-        CLUSTER_TEST(fences, 2),
-        CLUSTER_TEST(own, 1),
-        CLUSTER_TEST(acks, 2),
-        CLUSTER_TEST(spawning, 1),
-        CLUSTER_TEST(windows, 2, .op_timeout_ns = 10 * SECOND),
-        CLUSTER_TEST(lost_reads, 2, .op_timeout_ns = SECOND, .only_on = "ofi"),
-        CLUSTER_TEST(last_task, 2),
-        CLUSTER_TEST(small_stacks, 2),
-        {0}};
+    static const struct cluster_test tests[] = {CLUSTER_TEST(mutex, 1),
+                                                CLUSTER_TEST(deadlines, 1),
+                                                CLUSTER_TEST(pins, 2),
+                                                CLUSTER_TEST(fences, 2),
+                                                CLUSTER_TEST(own, 1),
+                                                CLUSTER_TEST(acks, 2),
+                                                CLUSTER_TEST(spawning, 1),
+                                                CLUSTER_TEST(windows, 2, .op_timeout_ns = 10 * SECOND),
+                                                CLUSTER_TEST(lost_reads, 2, .only_on = "ofi"),
+                                                CLUSTER_TEST(last_task, 2),
+                                                CLUSTER_TEST(small_stacks, 2),
+                                                {0}};
     pid_of_peer = cluster_shared(sizeof *pid_of_peer);
     return cluster_main(argc, argv, tests, NULL);
 }

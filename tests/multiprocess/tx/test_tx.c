@@ -734,6 +734,7 @@ static int settles(struct remo_node *node, void *ctx) {
     CHECK_OK(put_word(&place, key, value));
     CHECK_CODE(remo_tx_commit(place.tx), -EAGAIN);
     CHECK(check_fate(&place, REMO_TX_NOT_COMMITTED) == 0);
+    cluster_set_op_timeout(node, 2 * SECOND);
     CHECK(check_late(&place, key) == 0);
     resume_node(turns, 1);
     return close_place(&place);
@@ -787,7 +788,7 @@ static const struct cluster_test tests[] = {
     CLUSTER_TEST(limits, 2),
     CLUSTER_TEST(bad_input, 1),
     CLUSTER_TEST(mismatch, 2),
-    CLUSTER_TEST(settles, 2, .op_timeout_ns = 2 * SECOND),
+    CLUSTER_TEST(settles, 2),
     CLUSTER_TEST(failing, 3),
     {0},
 };

@@ -430,10 +430,11 @@ static int delete_keys(void *ctx, struct remo_tx *tx) {
 }
 
 /* The decider does not answer in time: the fate is pending, until it answers. */
-static int settle_deletes(struct remo_tx *tx) {
+static int settle_deletes(struct remo_node *node, struct remo_tx *tx) {
     enum remo_tx_fate fate = REMO_TX_UNKNOWN;
     CHECK_OK(remo_tx_run(tx, insert_keys, NULL, LONG_TIME));
     atomic_store(&shared->holds_deletes, true);
+    cluster_set_op_timeout(node, 2 * SECOND);
     CHECK_SENTENCE(remo_tx_run(tx, delete_keys, NULL, LONG_TIME), -ETIMEDOUT, "remo_tx_settle");
     CHECK_CODE(remo_tx_settle(tx, SECOND / 50, &fate), -ETIMEDOUT);
     CHECK_EQUAL(fate, REMO_TX_PENDING);
@@ -453,7 +454,7 @@ static int undecided(struct remo_node *node, void *ctx) {
     CHECK_OK(remo_tx_open(space, &tx));
     CHECK_OK(cluster_meet());
     if (remo_node_rank(node) == 0)
-        CHECK(settle_deletes(tx) == 0);
+        CHECK(settle_deletes(node, tx) == 0);
     CHECK_OK(cluster_meet());
     remo_tx_close(tx);
     remo_tx_space_close(space);
@@ -467,7 +468,7 @@ int main(int argc, char **argv) {
                                                 CLUSTER_TEST(transfers, 3),
                                                 CLUSTER_TEST(coordinator_fails, 3),
                                                 CLUSTER_TEST(owner_fails, 3),
-                                                CLUSTER_TEST(undecided, 3, .op_timeout_ns = 2 * SECOND),
+                                                CLUSTER_TEST(undecided, 3),
                                                 {0}};
     shared = cluster_shared(sizeof *shared);
     return cluster_main(argc, argv, tests, setup);

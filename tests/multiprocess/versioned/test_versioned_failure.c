@@ -482,6 +482,7 @@ static int owner_silent(struct remo_node *node, void *ctx) {
     CHECK_OK(cluster_meet());
     if (remo_node_rank(node) == 1) {
         pause_node(&shared->turns, 0);
+        cluster_set_op_timeout(node, SECOND);
         int rc = remo_versioned_read(versioned, 0, 0, value, NULL);
         resume_node(&shared->turns, 0);
         CHECK_CODE(rc, -ETIMEDOUT);
@@ -549,7 +550,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(reader_fails, 3),
         CLUSTER_TEST_NAMED("owner stopped", owner_stopped, 2, .ctx = &quick, .only_on = "shm"),
         CLUSTER_TEST_NAMED("owner stopped, few extents", owner_stopped, 2, .ctx = &few, .only_on = "shm"),
-        CLUSTER_TEST(owner_silent, 2, .only_on = "ofi", .op_timeout_ns = SECOND),
+        CLUSTER_TEST(owner_silent, 2, .only_on = "ofi"),
         CLUSTER_TEST(reader_stopped, 2),
         {0},
     };
