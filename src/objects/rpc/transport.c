@@ -135,11 +135,12 @@ static int open_private(struct remo__rpc_transport *transport) {
     uint32_t size = transport->size;
     size_t peers_bytes = size * sizeof *transport->peers;
     transport->peers = aligned_alloc(REMO__CACHE_LINE, peers_bytes);
+    if (transport->peers)
+        memset(transport->peers, 0, peers_bytes);
     transport->services = calloc(REMO__COUNTERS_MAX, sizeof *transport->services);
     transport->deferred = calloc(size, sizeof *transport->deferred);
     if (!transport->peers || !transport->services || !transport->deferred)
         return remo__fail(-ENOMEM, "no memory for the rings of %u nodes", size);
-    memset(transport->peers, 0, peers_bytes);
     for (uint32_t node = 0; node < size; node++)
         transport->peers[node].key = remo__rpc_key(0);
     remo__rpc_slots_init(transport);
