@@ -206,7 +206,8 @@ static void rewrite(struct remo_versioned *versioned, const struct remo_versione
     uint32_t index = changes[first].object;
     if (own->objects[index].wanted <= versioned->shape.log_words)
         return;
-    (void)load_base(versioned, index);
+    if (changes[first].size_bytes < versioned->shape.object_bytes)
+        (void)load_base(versioned, index);
     for (uint32_t i = first; i < count; i++)
         if (changes[i].object == index)
             memcpy((char *)own->image->contents + changes[i].offset, changes[i].data, changes[i].size_bytes);
