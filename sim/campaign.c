@@ -35,6 +35,7 @@ static const struct {
     {"table", "its owner answers calls"},
     {"tx", "owners answer calls"},
     {"structure", "its owner answers calls"},
+    {"tree", "its owner answers calls"},
     {"task", "its cases use atomics and locks"},
     {"collective", "every node reads blocks that the CPU of another node wrote"},
 };

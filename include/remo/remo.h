@@ -23,6 +23,7 @@
 #include <remo/structure.h>
 #include <remo/table.h>
 #include <remo/task.h>
+#include <remo/tree.h>
 #include <remo/tx.h>
 #include <remo/tx_queue.h>
 #include <remo/version.h>

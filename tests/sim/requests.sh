@@ -27,7 +27,7 @@ refused() {
 }
 
 claimed='ibta_rc, rc_relaxed, efa, tcp, ofi, shm'
-for object in atomic_var lock queue ringbuffer kv collective rpc structure table task; do
+for object in atomic_var lock queue ringbuffer kv collective rpc structure table task tree; do
     refused "$object: it does not claim cxl_nc, because .*; it claims $claimed;" \
         --object "$object" --profile cxl_nc
 done
@@ -40,7 +40,7 @@ refused 'none of its cases is for this profile and fault' --object kv --case thr
 
 # Without --object, the objects that claim the profile run.
 "$sim" --profile cxl_nc --schedules 1 >out 2>err
-if [ "$(wc -l <out)" -ne 7 ] || [ "$(wc -l <err)" -ne 11 ]; then
+if [ "$(wc -l <out)" -ne 7 ] || [ "$(wc -l <err)" -ne 12 ]; then
     cat out err
     exit 1
 fi

@@ -73,7 +73,9 @@ void cluster_await_cut_off(struct remo_node *node, uint32_t peer) {
         cluster_sleep_ms(1);
 }
 
-uint64_t cluster_set_op_timeout(struct remo_node *node, uint64_t timeout_ns) {
+/* The library's threads may read the timeout at the same time. */
+__attribute__((no_sanitize("thread"))) uint64_t cluster_set_op_timeout(struct remo_node *node,
+                                                                       uint64_t timeout_ns) {
     uint64_t before = node->op_timeout_ns;
     node->op_timeout_ns = timeout_ns;
     return before;

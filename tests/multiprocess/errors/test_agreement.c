@@ -143,6 +143,43 @@ static int versioned_retain(struct remo_channel *parent, uint32_t variant, void 
     return remo_versioned_open(parent, "odd", &options, (struct remo_versioned **)ret);
 }
 
+static int tree_groups(struct remo_channel *parent, uint32_t variant, void **ret) {
+    struct remo_tree_options options = {.participants = group_of(variant), .owners = set_of(1)};
+    return remo_tree_open(parent, "odd", &options, (struct remo_tree **)ret);
+}
+
+static int tree_owners(struct remo_channel *parent, uint32_t variant, void **ret) {
+    struct remo_tree_options options = {.owners = set_of(1u << variant)};
+    return remo_tree_open(parent, "odd", &options, (struct remo_tree **)ret);
+}
+
+static int tree_boundaries(struct remo_channel *parent, uint32_t variant, void **ret) {
+    const struct remo_tree_key boundary = {variant ? "a" : "b", 1};
+    struct remo_tree_options options = {.owners = set_of(3), .boundaries = &boundary};
+    return remo_tree_open(parent, "odd", &options, (struct remo_tree **)ret);
+}
+
+static int tree_nodes(struct remo_channel *parent, uint32_t variant, void **ret) {
+    struct remo_tree_options options = {.nodes = 64 + variant, .retain = 100};
+    return remo_tree_open(parent, "odd", &options, (struct remo_tree **)ret);
+}
+
+static int tree_node_bytes(struct remo_channel *parent, uint32_t variant, void **ret) {
+    struct remo_tree_options options = {.nodes = 64, .node_bytes = 4096 << variant};
+    return remo_tree_open(parent, "odd", &options, (struct remo_tree **)ret);
+}
+
+static int tree_sizes(struct remo_channel *parent, uint32_t variant, void **ret) {
+    struct remo_tree_options options = {
+        .nodes = 64, .key_bytes_max = 8 + variant, .value_bytes_max = 9 - variant};
+    return remo_tree_open(parent, "odd", &options, (struct remo_tree **)ret);
+}
+
+static int tree_retain(struct remo_channel *parent, uint32_t variant, void **ret) {
+    struct remo_tree_options options = {.nodes = 64, .retain = 100 + variant};
+    return remo_tree_open(parent, "odd", &options, (struct remo_tree **)ret);
+}
+
 static int kv_groups(struct remo_channel *parent, uint32_t variant, void **ret) {
     struct remo_kv_options options = {.participants = group_of(variant)};
     return remo_kv_open(parent, "odd", &options, (struct remo_kv **)ret);
@@ -167,6 +204,7 @@ CLOSER(barrier)
 CLOSER(ringbuffer)
 CLOSER(kv)
 CLOSER(versioned)
+CLOSER(tree)
 
 /* Node 0 opens variant 0, all others variant 1; the sentence names both. */
 static const struct disagreement {
@@ -201,6 +239,13 @@ static const struct disagreement {
     {"versioned object_bytes", versioned_bytes, close_versioned, {"of 101 B", "of 102 B"}},
     {"versioned log_bytes", versioned_log, close_versioned, {"log 2048", "log 4096"}},
     {"versioned retain", versioned_retain, close_versioned, {"retain 5", "retain 6"}},
+    {"tree participants", tree_groups, close_tree, {"nodes 0-1", "nodes 0-2"}},
+    {"tree owners", tree_owners, close_tree, {"options ", "tree("}},
+    {"tree boundaries", tree_boundaries, close_tree, {"options ", "tree("}},
+    {"tree nodes", tree_nodes, close_tree, {"(64 nodes", "(65 nodes"}},
+    {"tree node_bytes", tree_node_bytes, close_tree, {"of 4096 B", "of 8192 B"}},
+    {"tree sizes", tree_sizes, close_tree, {"8+9 B", "9+8 B"}},
+    {"tree retain", tree_retain, close_tree, {"options ", "tree("}},
 };
 
 static int disagree(struct remo_node *node, const struct disagreement *of) {

@@ -463,6 +463,62 @@ static int versioned_objects(struct remo_channel *root) {
     return 0;
 }
 
+static int tree_changes(struct remo_tree *tree) {
+    CHECK_NULL(remo_tree_insert(NULL, "k", 1, "v", 1));
+    CHECK_NULL(remo_tree_insert(tree, NULL, 1, "v", 1));
+    CHECK_NULL(remo_tree_insert(tree, "k", 1, NULL, 1));
+    CHECK_NULL(remo_tree_update(NULL, "k", 1, "v", 1));
+    CHECK_NULL(remo_tree_update(tree, NULL, 1, "v", 1));
+    CHECK_NULL(remo_tree_update(tree, "k", 1, NULL, 1));
+    CHECK_NULL(remo_tree_upsert(NULL, "k", 1, "v", 1));
+    CHECK_NULL(remo_tree_upsert(tree, NULL, 1, "v", 1));
+    CHECK_NULL(remo_tree_upsert(tree, "k", 1, NULL, 1));
+    CHECK_NULL(remo_tree_remove(NULL, "k", 1));
+    CHECK_NULL(remo_tree_remove(tree, NULL, 1));
+    CHECK_OK(remo_tree_insert(tree, NULL, 0, NULL, 0)); /* the empty key */
+    CHECK_OK(remo_tree_update(tree, NULL, 0, NULL, 0));
+    return 0;
+}
+
+static int tree_reads(struct remo_tree *tree) {
+    char buffer[8];
+    size_t bytes = 9, offset = 0;
+    struct remo_tree_range range = {.limit = 1};
+    struct remo_tree_result result = {0};
+    struct remo_tree_entry entry;
+    CHECK_NULL(remo_tree_get(NULL, "k", 1, buffer, sizeof buffer, &bytes));
+    CHECK_NULL(remo_tree_get(tree, NULL, 1, buffer, sizeof buffer, &bytes));
+    CHECK_NULL(remo_tree_get(tree, "k", 1, NULL, sizeof buffer, &bytes));
+    CHECK_NULL(remo_tree_get(tree, "k", 1, buffer, sizeof buffer, NULL));
+    CHECK_OK(remo_tree_get(tree, NULL, 0, buffer, sizeof buffer, &bytes));
+    CHECK_EQUAL(bytes, 0);
+    CHECK_NULL(remo_tree_scan(NULL, &range, buffer, sizeof buffer, &result));
+    CHECK_NULL(remo_tree_scan(tree, &range, NULL, sizeof buffer, &result));
+    CHECK_NULL(remo_tree_scan(tree, &range, buffer, sizeof buffer, NULL));
+    CHECK_OK(remo_tree_scan(tree, NULL, buffer, sizeof buffer, &result));
+    CHECK(!remo_tree_result_next(NULL, &result, &offset, &entry));
+    CHECK(!remo_tree_result_next(buffer, NULL, &offset, &entry));
+    CHECK(!remo_tree_result_next(buffer, &result, NULL, &entry));
+    CHECK(!remo_tree_result_next(buffer, &result, &offset, NULL));
+    CHECK(remo_tree_result_next(buffer, &result, &offset, &entry) && entry.key.bytes == 0);
+    return 0;
+}
+
+static int trees(struct remo_channel *root) {
+    struct remo_tree *tree;
+    CHECK_NULL(remo_tree_open(NULL, "t", NULL, &tree));
+    CHECK_INVALID(remo_tree_open(root, NULL, NULL, &tree));
+    CHECK_NULL(remo_tree_open(root, "t", NULL, NULL));
+    CHECK_OK(remo_tree_open(root, "t", NULL, &tree));
+    CHECK(tree_changes(tree) == 0);
+    CHECK(tree_reads(tree) == 0);
+    CHECK(!remo_tree_channel(NULL) && remo_tree_owner(NULL, "k", 1) == 0);
+    CHECK_EQUAL(remo_tree_owner(tree, NULL, 0), 0);
+    remo_tree_close(NULL);
+    remo_tree_close(tree);
+    return 0;
+}
+
 static int null_arguments(struct remo_node *node, void *ctx) {
     struct remo_channel *root = remo_node_root(node);
     (void)ctx;
@@ -471,7 +527,7 @@ static int null_arguments(struct remo_node *node, void *ctx) {
     return nodes(node) || events(node) || tasks(node) || channels(root) || regions(root) || atomic_vars(root)
            || owned_vars(root) || ssts_and_barriers(root) || locks_and_queues(root) || ringbuffers(root)
            || maps(root) || collectives(root) || heaps(root) || services(root) || structures(root)
-           || tx_queues(root) || versioned_objects(root);
+           || trees(root) || tx_queues(root) || versioned_objects(root);
 }
 
 int main(int argc, char **argv) {

@@ -41,6 +41,8 @@ struct subject {
     }
 
 static const struct remo_lock_options lock_options = {.count = 100};
+static const struct remo_tree_options tree_options = {
+    .nodes = 4, .node_bytes = 512, .key_bytes_max = 8, .value_bytes_max = 8};
 static const struct remo_kv_options kv_options = {.capacity = 4096, .stripes = 16};
 
 SUBJECT(region, BIG_BYTES, NULL)
@@ -54,6 +56,7 @@ SUBJECT(queue, NULL)
 SUBJECT(heap, NULL)
 SUBJECT(kv, &kv_options)
 SUBJECT(versioned, NULL)
+SUBJECT(tree, &tree_options)
 
 /* A block of the heap, and the state that a thread needs in it. */
 static int open_block(struct remo_node *node, void **ret_object) {
@@ -118,7 +121,7 @@ static const struct subject objects[] = {ENTRY(thread),     ENTRY(buffer),
                                          ENTRY(ringbuffer), ENTRY(queue),
                                          ENTRY(kv),         {"kv_thread", open_kv_thread, close_kv},
                                          ENTRY(heap),       {"block", open_block, close_heap},
-                                         ENTRY(versioned)};
+                                         ENTRY(versioned),  ENTRY(tree)};
 
 /* ---- one attempt, in a new thread, whose state in a node ends with it ---- */
 

@@ -1,0 +1,368 @@
+/* tree.c - an ordered map whose nodes have room for two or three entries, so four keys split and merge them.
+ * All keys are one object; each call is a transaction on it: a scan reads its keys at one instant. Further
+ * keys, which the set-up inserts, do not change. Each scan of all keys must return them. */
+#include <errno.h>
+#include <remo/tree.h>
+#include <string.h>
+
+#include "sim/case.h"
+#include "sim/oracle.h"
+
+#define STEP(step, key, value) ((uint64_t)(step) << 12 | (uint64_t)(key) << 8 | (uint64_t)(value))
+#define SCAN UINT64_C(0)
+#define SCAN_MIDDLE UINT64_C(1) /* keys 1 and 2 */
+#define READ_FIXED UINT64_C(2)  /* all fixed keys, which the history does not have */
+#define CALLS_MAX 8u
+#define OWNER 0u
+#define VALUE_BYTES_MAX 24u
+
+struct tree_state {
+    struct remo_tree *trees[SIM_NODES_MAX];
+    size_t value_bytes;
+    const char *fixed; /* keys that do not change */
+};
+
+static void insert_fixed(const struct tree_state *s, uint32_t rank) {
+    const unsigned char value[VALUE_BYTES_MAX] = {0};
+    for (const char *key = s->fixed; *key; key++)
+        if (remo_tree_owner(s->trees[rank], key, 1) == rank)
+            sim_opened(remo_tree_insert(s->trees[rank], key, 1, value, s->value_bytes), "insert");
+}
+
+static void open_with(struct tree_state *s, struct remo_node *node, uint32_t rank,
+                      const struct remo_tree_options *options) {
+    sim_opened(remo_tree_open(remo_node_root(node), "tree", options, &s->trees[rank]), "open");
+    sim_opened(remo_channel_wait(remo_tree_channel(s->trees[rank]), REMO_FOREVER), "wait");
+    s->value_bytes = options->value_bytes_max;
+    insert_fixed(s, rank);
+}
+
+/* A leaf has room for three entries. */
+static void open_tree(void *state, struct remo_node *node, uint32_t rank) {
+    struct remo_tree_options options = {
+        .nodes = 8, .node_bytes = 64, .key_bytes_max = 1, .value_bytes_max = 8, .retain = 12};
+    remo_nodeset_add(&options.owners, OWNER);
+    ((struct tree_state *)state)->fixed = "";
+    open_with(state, node, rank, &options);
+}
+
+/* Each of two owners has two of the keys, and has room for one of them until a leaf splits. */
+static void open_owners(void *state, struct remo_node *node, uint32_t rank) {
+    static const struct remo_tree_key boundary = {"c", 1};
+    struct remo_tree_options options = {.boundaries = &boundary,
+                                        .nodes = 8,
+                                        .node_bytes = 64,
+                                        .key_bytes_max = 1,
+                                        .value_bytes_max = 8,
+                                        .retain = 12};
+    remo_nodeset_add(&options.owners, 0);
+    remo_nodeset_add(&options.owners, 1);
+    ((struct tree_state *)state)->fixed = "12xy";
+    open_with(state, node, rank, &options);
+}
+
+/* Node 0 has three of the keys, node 1 one. A leaf has room for two entries. */
+static void open_frozen(void *state, struct remo_node *node, uint32_t rank) {
+    static const struct remo_tree_key boundary = {"d", 1};
+    struct remo_tree_options options = {.boundaries = &boundary,
+                                        .nodes = 8,
+                                        .node_bytes = 100,
+                                        .key_bytes_max = 1,
+                                        .value_bytes_max = VALUE_BYTES_MAX,
+                                        .retain = 12};
+    remo_nodeset_add(&options.owners, 0);
+    remo_nodeset_add(&options.owners, 1);
+    ((struct tree_state *)state)->fixed = "12xy";
+    open_with(state, node, rank, &options);
+}
+
+/* A leaf has room for two entries, the root for eight children. There are six leaves, and nine with three of
+ * the keys: then the root splits. */
+static void open_levels(void *state, struct remo_node *node, uint32_t rank) {
+    struct remo_tree_options options = {
+        .nodes = 15, .node_bytes = 100, .key_bytes_max = 1, .value_bytes_max = VALUE_BYTES_MAX, .retain = 12};
+    remo_nodeset_add(&options.owners, OWNER);
+    ((struct tree_state *)state)->fixed = "1234567";
+    open_with(state, node, rank, &options);
+}
+
+static void close_tree(void *state, uint32_t rank) {
+    remo_tree_close(((struct tree_state *)state)->trees[rank]);
+}
+
+/* The value of a number: equal bytes. Returns the number. */
+static uint64_t number_of(const struct tree_state *s, const unsigned char *value, size_t bytes) {
+    sim_require(bytes == s->value_bytes, "a value of %zu bytes", bytes);
+    for (uint32_t i = 1; i < bytes; i++)
+        sim_require(value[i] == value[0], "a torn value");
+    return value[0];
+}
+
+/* Execute one step. Returns its code; *ret_number is the value of a read. */
+static int do_step(const struct tree_state *s, uint32_t rank, uint64_t step, uint64_t *ret_number) {
+    struct remo_tree *tree = s->trees[rank];
+    unsigned char key = (unsigned char)('a' + (step >> 8 & 15)), value[VALUE_BYTES_MAX];
+    size_t bytes = 0;
+    memset(value, (int)(step & 255), sizeof value);
+    switch (step >> 12) {
+    case TX_INSERT: return remo_tree_insert(tree, &key, 1, value, s->value_bytes);
+    case TX_UPDATE: return remo_tree_update(tree, &key, 1, value, s->value_bytes);
+    case TX_PUT: return remo_tree_upsert(tree, &key, 1, value, s->value_bytes);
+    case TX_DELETE: return remo_tree_remove(tree, &key, 1);
+    default: break;
+    }
+    int rc = remo_tree_get(tree, &key, 1, value, sizeof value, &bytes);
+    if (rc == 0)
+        *ret_number = number_of(s, value, bytes);
+    return rc;
+}
+
+/* Scan keys of the range. *ret_result has the outcomes of reads of keys [first, end). */
+static int do_scan(const struct tree_state *s, uint32_t rank, const struct remo_tree_range *range,
+                   uint32_t first, uint32_t end, uint64_t *ret_result) {
+    unsigned char buffer[512];
+    struct remo_tree_result result;
+    struct remo_tree_entry entry;
+    size_t offset = 0, fixed_count = 0;
+    int last = -1, rc = remo_tree_scan(s->trees[rank], range, buffer, sizeof buffer, &result);
+    if (rc != 0)
+        return rc;
+    for (uint32_t key = first; key < end; key++)
+        *ret_result |= (uint64_t)TX_ABSENT << 8 << 16 * (key - first);
+    while (remo_tree_result_next(buffer, &result, &offset, &entry)) {
+        int key = *(const unsigned char *)entry.key.data;
+        uint64_t number = number_of(s, entry.value.data, entry.value.bytes);
+        sim_require(key > last, "a scan returns key %c after %c", key, last);
+        last = key;
+        if (strchr(s->fixed, key)) {
+            fixed_count++;
+            continue;
+        }
+        uint32_t index = (uint32_t)(key - 'a');
+        sim_require(index >= first && index < end, "a scan returns key %c", key);
+        *ret_result &= ~(UINT64_C(0xffff) << 16 * (index - first));
+        *ret_result |= number << 16 * (index - first);
+    }
+    sim_require(result.is_complete, "a scan is not complete");
+    sim_require(fixed_count == (range ? 0 : strlen(s->fixed)), "a scan returns %zu of the fixed keys",
+                fixed_count);
+    return 0;
+}
+
+static const struct remo_tree_range middle = {.from = {"b", 1}, .to = {"d", 1}};
+
+/* Return the outcome of a step in the form of the oracle. */
+static uint64_t outcome_of(int rc, uint64_t number) {
+    return rc == -ENOENT ? TX_ABSENT << 8 : rc == -EEXIST ? TX_PRESENT << 8 : number;
+}
+
+static void read_fixed(const struct tree_state *s, uint32_t rank) {
+    unsigned char value[VALUE_BYTES_MAX];
+    size_t bytes;
+    for (const char *key = s->fixed; *key; key++) {
+        int rc = remo_tree_get(s->trees[rank], key, 1, value, sizeof value, &bytes);
+        sim_require(rc == 0 || sim_excused(rank, SIM_ANY, rc), "fixed key %c: %d (%s)", *key, rc,
+                    remo_last_error());
+    }
+}
+
+/* Execute and record one call. A change that fails was made once or not at all. */
+static void call(struct tree_state *s, uint32_t rank, uint64_t step) {
+    if (step == READ_FIXED) {
+        read_fixed(s, rank);
+        return;
+    }
+    const uint64_t reads_middle = STEP(TX_READ, 1, 0) | STEP(TX_READ, 2, 0) << 16,
+                   reads = STEP(TX_READ, 0, 0) | reads_middle << 16 | STEP(TX_READ, 3, 0) << 48;
+    bool is_scan = step == SCAN || step == SCAN_MIDDLE;
+    uint64_t argument = step == SCAN ? reads : step == SCAN_MIDDLE ? reads_middle : step;
+    uint64_t result = 0, number = 0;
+    uint32_t index = sim_begin(TX_RUN, 0, argument, 0);
+    int rc = step == SCAN          ? do_scan(s, rank, NULL, 0, ORACLE_KEYS, &result)
+             : step == SCAN_MIDDLE ? do_scan(s, rank, &middle, 1, 3, &result)
+                                   : do_step(s, rank, step, &number);
+    if (!is_scan && (rc == 0 || rc == -ENOENT || rc == -EEXIST)) {
+        result = outcome_of(rc, number);
+        rc = 0;
+    }
+    if (rc == 0) {
+        sim_end(index, 0, result);
+        return;
+    }
+    bool is_owners =
+        rc == -ENOMEM && (sim_hurt(0) || sim_hurt(1)); /* the owner replied with its own failure */
+    sim_require(is_owners || sim_excused(rank, SIM_ANY, rc), "step %llx: %d (%s)", (unsigned long long)step,
+                rc, remo_last_error());
+    if (is_scan || step >> 12 == TX_READ)
+        sim_forget(index);
+}
+
+static void run(struct tree_state *s, uint32_t rank, const uint64_t *steps, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++)
+        call(s, rank, steps[i]);
+}
+
+/* All four keys are inserted, so a leaf splits; two are removed, so leaves merge. */
+static void changes_body(void *state, uint32_t rank, uint32_t thread) {
+    static const uint64_t programs[3][CALLS_MAX] = {
+        {STEP(TX_INSERT, 0, 1), STEP(TX_PUT, 2, 2), STEP(TX_PUT, 1, 3), SCAN, STEP(TX_DELETE, 2, 0),
+         STEP(TX_UPDATE, 0, 4), STEP(TX_READ, 3, 0), SCAN},
+        {STEP(TX_PUT, 3, 11), STEP(TX_READ, 1, 0), STEP(TX_INSERT, 2, 12), STEP(TX_DELETE, 3, 0), SCAN,
+         STEP(TX_PUT, 3, 13), STEP(TX_DELETE, 1, 0), STEP(TX_READ, 2, 0)},
+        {SCAN, STEP(TX_READ, 0, 0), STEP(TX_READ, 3, 0), SCAN, STEP(TX_DELETE, 0, 0), STEP(TX_READ, 2, 0),
+         SCAN, STEP(TX_READ, 1, 0)}};
+    (void)thread;
+    run(state, rank, programs[rank], CALLS_MAX);
+}
+
+static void after(void *state, uint32_t rank) {
+    const uint64_t steps[] = {STEP(TX_PUT, rank, 100 + rank),
+                              STEP(TX_READ, 3, 0),
+                              SCAN,
+                              STEP(TX_DELETE, rank, 0),
+                              SCAN,
+                              READ_FIXED};
+    run(state, rank, steps, 6);
+}
+
+const struct sim_case sim_case_tree_changes = {.object = "tree",
+                                               .name = "changes",
+                                               .about = "three nodes change and scan four keys of one owner",
+                                               .nodes = 3,
+                                               .threads = 1,
+                                               .state_bytes = sizeof(struct tree_state),
+                                               .open = open_tree,
+                                               .close = close_tree,
+                                               .body = changes_body,
+                                               .after = after,
+                                               .oracle = &oracle_tx,
+                                               .relies_on_end = true};
+
+/* Two threads of each node. */
+static void threads_body(void *state, uint32_t rank, uint32_t thread) {
+    static const uint64_t programs[4][4] = {
+        {STEP(TX_PUT, 0, 1), STEP(TX_PUT, 3, 2), SCAN, STEP(TX_DELETE, 3, 0)},
+        {STEP(TX_INSERT, 1, 11), STEP(TX_READ, 3, 0), STEP(TX_DELETE, 1, 0), SCAN},
+        {STEP(TX_PUT, 2, 21), SCAN, STEP(TX_READ, 0, 0), STEP(TX_DELETE, 2, 0)},
+        {STEP(TX_READ, 2, 0), STEP(TX_PUT, 1, 31), SCAN, STEP(TX_READ, 1, 0)}};
+    run(state, rank, programs[2 * rank + thread], 4);
+}
+
+const struct sim_case sim_case_tree_threads = {.object = "tree",
+                                               .name = "threads",
+                                               .about = "two threads of the owner and of another node",
+                                               .nodes = 2,
+                                               .threads = 2,
+                                               .state_bytes = sizeof(struct tree_state),
+                                               .open = open_tree,
+                                               .close = close_tree,
+                                               .body = threads_body,
+                                               .after = after,
+                                               .oracle = &oracle_tx,
+                                               .relies_on_end = true};
+
+/* Node 1 owns the last two keys. A scan reads both owners at one instant. */
+static void owners_body(void *state, uint32_t rank, uint32_t thread) {
+    static const uint64_t programs[3][6] = {
+        {STEP(TX_PUT, 0, 1), STEP(TX_PUT, 2, 2), STEP(TX_PUT, 0, 3), SCAN, STEP(TX_DELETE, 2, 0), SCAN},
+        {STEP(TX_PUT, 3, 11), STEP(TX_PUT, 1, 12), SCAN, STEP(TX_DELETE, 0, 0), STEP(TX_PUT, 3, 13), SCAN},
+        {SCAN, SCAN, STEP(TX_READ, 3, 0), SCAN, STEP(TX_PUT, 1, 21), SCAN}};
+    (void)thread;
+    run(state, rank, programs[rank], 6);
+}
+
+const struct sim_case sim_case_tree_owners = {.object = "tree",
+                                              .name = "owners",
+                                              .about = "three nodes change and scan keys of two owners",
+                                              .nodes = 3,
+                                              .threads = 1,
+                                              .state_bytes = sizeof(struct tree_state),
+                                              .open = open_owners,
+                                              .close = close_tree,
+                                              .body = owners_body,
+                                              .after = after,
+                                              .oracle = &oracle_tx,
+                                              .relies_on_end = true};
+
+/* Changes are so frequent that scans delay them. Two of six changes of node 0 split a leaf, in succession,
+ * and two merge leaves. */
+static void frozen_body(void *state, uint32_t rank, uint32_t thread) {
+    enum { ROUNDS = 3, CHANGES = 6 };
+    static const uint64_t owner[CHANGES] = {STEP(TX_PUT, 0, 1),    STEP(TX_PUT, 1, 2),
+                                            STEP(TX_PUT, 2, 3),    STEP(TX_DELETE, 2, 0),
+                                            STEP(TX_DELETE, 1, 0), STEP(TX_DELETE, 0, 0)};
+    struct tree_state *s = state;
+    if (rank == 2)
+        call(s, rank, SCAN);
+    for (uint32_t i = 0; i < ROUNDS * CHANGES && rank == 1; i++)
+        call(s, rank, STEP(TX_PUT, 3, 1 + 2 * i + thread));
+    for (uint32_t i = 0; i < ROUNDS && rank == 0 && thread == 0; i++)
+        run(s, rank, owner, CHANGES);
+}
+
+const struct sim_case sim_case_tree_frozen = {.object = "tree",
+                                              .name = "frozen",
+                                              .about = "scans of two owners delay their changes",
+                                              .nodes = 3,
+                                              .threads = 2,
+                                              .state_bytes = sizeof(struct tree_state),
+                                              .open = open_frozen,
+                                              .close = close_tree,
+                                              .body = frozen_body,
+                                              .after = after,
+                                              .oracle = &oracle_tx,
+                                              .relies_on_end = true};
+
+/* The owner's tree has three levels with three of the keys, and two levels otherwise. */
+static void levels_body(void *state, uint32_t rank, uint32_t thread) {
+    static const uint64_t programs[3][8] = {
+        {STEP(TX_INSERT, 1, 1), STEP(TX_INSERT, 0, 2), STEP(TX_INSERT, 2, 3), STEP(TX_PUT, 3, 4),
+         STEP(TX_DELETE, 3, 0), STEP(TX_DELETE, 2, 0), STEP(TX_READ, 0, 0), SCAN_MIDDLE},
+        {STEP(TX_PUT, 0, 11), STEP(TX_PUT, 1, 12), STEP(TX_PUT, 2, 13), STEP(TX_PUT, 3, 14),
+         STEP(TX_DELETE, 3, 0), STEP(TX_DELETE, 2, 0), STEP(TX_READ, 1, 0), SCAN},
+        {STEP(TX_READ, 2, 0), SCAN, STEP(TX_READ, 1, 0), SCAN_MIDDLE, STEP(TX_READ, 2, 0), SCAN}};
+    (void)thread;
+    run(state, rank, programs[rank], rank < 2 ? 8 : 6);
+}
+
+const struct sim_case sim_case_tree_levels = {.object = "tree",
+                                              .name = "levels",
+                                              .about =
+                                                  "three nodes use keys of a tree of two or three levels",
+                                              .nodes = 3,
+                                              .threads = 1,
+                                              .state_bytes = sizeof(struct tree_state),
+                                              .open = open_levels,
+                                              .close = close_tree,
+                                              .body = levels_body,
+                                              .after = after,
+                                              .oracle = &oracle_tx,
+                                              .relies_on_end = true};
+
+/* The index of the leaf that had key 2 is used again for greater keys, while key 2 is in another leaf. */
+static void reuse_body(void *state, uint32_t rank, uint32_t thread) {
+    static const uint64_t owner[] = {STEP(TX_PUT, 0, 1), STEP(TX_PUT, 1, 2),    STEP(TX_PUT, 2, 3),
+                                     STEP(TX_PUT, 3, 4), STEP(TX_DELETE, 2, 0), STEP(TX_DELETE, 3, 0),
+                                     STEP(TX_PUT, 2, 5), STEP(TX_DELETE, 0, 0), STEP(TX_PUT, 3, 6),
+                                     STEP(TX_PUT, 0, 7)};
+    static const uint64_t reader[] = {STEP(TX_READ, 2, 0), STEP(TX_READ, 2, 0), STEP(TX_READ, 2, 0),
+                                      STEP(TX_READ, 2, 0)};
+    (void)thread;
+    if (rank == OWNER)
+        run(state, rank, owner, 10);
+    else
+        run(state, rank, reader, 4);
+}
+
+const struct sim_case sim_case_tree_reuse = {.object = "tree",
+                                             .name = "reuse",
+                                             .about = "gets by old inner nodes, while indices are used again",
+                                             .nodes = 2,
+                                             .threads = 1,
+                                             .state_bytes = sizeof(struct tree_state),
+                                             .open = open_tree,
+                                             .close = close_tree,
+                                             .body = reuse_body,
+                                             .after = after,
+                                             .oracle = &oracle_tx,
+                                             .relies_on_end = true};

@@ -1,0 +1,109 @@
+/* node.h - a node of the tree: a sorted array of entries in a versioned object of `bytes` bytes.
+ *
+ * Layout: {header; u16 slots[count]; free space; entries; high fence; low fence}. A slot is the offset of an
+ *         entry; slots are in the order of keys. An entry is {u16 key_bytes; u16 value_bytes; key; value}. In
+ *         an inner node the value is the index of the child (u32), and the key of the first entry is empty:
+ *         it stands for the low fence. Entries of a leaf have keys with low fence <= key < high fence.
+ * Changes: a change of a node in private memory lists the ranges of bytes that it changes, which the owner
+ *          then commits. Space of removed entries is garbage until the node is packed.
+ * Checks:  a reader may find anything in a peer's memory. Functions that read a node verify each offset and
+ *          size that they use. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef REMO_SIM_SMALL
+#define TREE_NODE_BYTES_MIN 64u
+#define TREE_ENTRIES_MIN 4u /* of the largest size in a node */
+#else
+#define TREE_NODE_BYTES_MIN 512u
+#define TREE_ENTRIES_MIN 8u
+#endif
+#define TREE_NODE_BYTES_MAX 32768u
+#define TREE_RANGES_MAX 3u /* of one change */
+
+struct tree_header {
+    uint8_t level;                  /* 0: a leaf */
+    uint8_t kind;                   /* TREE_... */
+    uint16_t count;                 /* entries */
+    uint16_t entries;               /* offset of the first byte of entries */
+    uint16_t garbage;               /* bytes of removed entries */
+    uint16_t low_bytes, high_bytes; /* of the fences */
+};
+
+enum { TREE_UNUSED, TREE_NODE, TREE_LAST }; /* TREE_LAST: a node without a high fence */
+
+struct tree_bytes {
+    const void *data;
+    uint32_t bytes;
+};
+
+struct tree_entry {
+    struct tree_bytes key, value;
+};
+
+/* A range of bytes of a node that a change has changed. */
+struct tree_range {
+    uint16_t offset, bytes;
+};
+
+struct tree_ranges {
+    uint32_t count;
+    struct tree_range ranges[TREE_RANGES_MAX];
+};
+
+/* Compare keys as strings of unsigned bytes; a prefix is smaller. */
+int remo__tree_compare(struct tree_bytes a, struct tree_bytes b);
+
+/* ---- read ---- */
+
+/* Return whether `node` is a node of the level with valid fences. */
+bool remo__tree_node_is_valid(const void *node, uint32_t bytes, uint32_t level);
+/* Return whether an entry can be inserted, replaced or removed: the header is valid. */
+bool remo__tree_node_is_changeable(const void *node, uint32_t bytes);
+/* Return whether the node can be packed, split or merged: also all entries are valid. */
+bool remo__tree_node_is_whole(const void *node, uint32_t bytes);
+struct tree_bytes remo__tree_node_low(const void *node, uint32_t bytes);
+/* Return false if the node has no high fence. */
+bool remo__tree_node_high(const void *node, uint32_t bytes, struct tree_bytes *ret_high);
+/* Return whether `key` is between the fences. */
+bool remo__tree_node_covers(const void *node, uint32_t bytes, struct tree_bytes key);
+/* Return false if the entry is not valid. */
+bool remo__tree_node_entry(const void *node, uint32_t bytes, uint32_t index, struct tree_entry *ret_entry);
+/* Find the first entry whose key is not less than `key`; *ret_found: it is equal. Returns false if an entry
+ * is not valid. */
+bool remo__tree_node_find(const void *node, uint32_t bytes, struct tree_bytes key, uint32_t *ret_index,
+                          bool *ret_found);
+/* Find the child of an inner node whose range contains `key`. */
+bool remo__tree_node_child(const void *node, uint32_t bytes, struct tree_bytes key, uint32_t *ret_index,
+                           uint32_t *ret_child);
+
+/* ---- change, in private memory ---- */
+
+/* Return the bytes that the entry of a key and a value needs, with its slot. */
+uint32_t remo__tree_entry_bytes(uint32_t key_bytes, uint32_t value_bytes);
+/* Make an empty node. `high` may be NULL. */
+void remo__tree_node_init(void *node, uint32_t bytes, uint32_t level, struct tree_bytes low,
+                          const struct tree_bytes *high);
+/* Insert an entry before `index`. Returns false if there is no room; then pack or split. */
+bool remo__tree_node_insert(void *node, uint32_t bytes, uint32_t index, struct tree_bytes key,
+                            struct tree_bytes value, struct tree_ranges *ret_ranges);
+/* Replace the value of an entry. Returns false if there is no room. */
+bool remo__tree_node_replace(void *node, uint32_t bytes, uint32_t index, struct tree_bytes value,
+                             struct tree_ranges *ret_ranges);
+void remo__tree_node_remove(void *node, uint32_t bytes, uint32_t index, struct tree_ranges *ret_ranges);
+/* Return the bytes that an empty node with these fences would have free after all entries are in it. */
+uint32_t remo__tree_node_free(const void *node, uint32_t bytes);
+/* Return the bytes that entries with their slots have in a node with these fences. */
+uint32_t remo__tree_node_room(const void *node, uint32_t bytes);
+/* Remove garbage, with `scratch` of `bytes` bytes. */
+void remo__tree_node_pack(void *node, uint32_t bytes, void *scratch);
+/* Move the upper entries to `right`, which is made: about half of the bytes, or only what `index` (the place
+ * of the next insertion) leaves if it is the last. The separator is the low fence of `right`. `scratch` has
+ * `bytes` bytes. The node has at least two entries. */
+void remo__tree_node_split(void *node, void *right, uint32_t bytes, uint32_t index, void *scratch);
+/* Append the entries of `right`, the next node of the same level, and take over its high fence. Returns false
+ * if they do not fit. Two leaves with entries also remain if together they would nearly fill a node. */
+bool remo__tree_node_merge(void *node, const void *right, uint32_t bytes, void *scratch);

@@ -1,0 +1,527 @@
+/* owner.c - changes at the owner of a key.
+ * Invariant: a change works on private copies of nodes, and commits all of them at one instant. So each
+ * version of the owner is a complete tree, and a change that fails has no effect. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "systems/tree/tree.h"
+
+#define CHANGES_MAX (2 * TREE_DEPTH_MAX * TREE_RANGES_MAX)
+
+static struct tree_header header_of(const void *image) {
+    struct tree_header header;
+    memcpy(&header, image, sizeof header);
+    return header;
+}
+
+/* ---- indices ---- */
+
+/* Return an unused index, or 0: there is none. Index 0 is the root. */
+static uint32_t take_index(struct tree_owner *own) {
+    if (own->free_count == 0)
+        return 0;
+    own->taken[own->taken_count++] = own->free[--own->free_count];
+    return own->taken[own->taken_count - 1];
+}
+
+static void put_index(struct tree_owner *own, uint32_t index) {
+    own->free[own->free_count++] = index;
+}
+
+/* ---- the way to a leaf ---- */
+
+static int fail_damaged(const struct remo_tree *tree) {
+    return remo__fail(-EPROTO, "tree %s is damaged at this node; start the job again",
+                      remo_channel_name(tree->channel));
+}
+
+/* Peers can write to the memory of the nodes. */
+static int load(const struct remo_tree *tree, uint32_t object, void *image) {
+    if (object >= tree->node_count)
+        return fail_damaged(tree);
+    int rc = remo_versioned_read(tree->nodes, tree->node->rank, object, image, NULL);
+    return rc == 0 && !remo__tree_node_is_changeable(image, tree->node_bytes) ? fail_damaged(tree) : rc;
+}
+
+/* Set the image of a step. Inner nodes are kept, so that few nodes are read. */
+static int load_step(const struct remo_tree *tree, struct tree_step *step) {
+    void *kept = tree->own->kept[step->object];
+    step->image = kept ? kept : step->buffer;
+    return kept ? 0 : load(tree, step->object, step->buffer);
+}
+
+/* Make the image of a step its own, before a change. */
+static void own_copy(const struct remo_tree *tree, struct tree_step *step) {
+    if (step->image == step->buffer)
+        return;
+    memcpy(step->buffer, step->image, tree->node_bytes);
+    step->image = step->buffer;
+}
+
+static void forget(struct tree_owner *own, uint32_t object) {
+    free(own->kept[object]);
+    own->kept[object] = NULL;
+}
+
+/* Keep a node that has been committed, if it is an inner node. */
+static void keep(const struct remo_tree *tree, uint32_t object, const void *image) {
+    void **kept = &tree->own->kept[object];
+    if (header_of(image).level == 0) {
+        forget(tree->own, object);
+        return;
+    }
+    if (!*kept)
+        *kept = malloc(tree->node_bytes);
+    if (*kept)
+        memcpy(*kept, image, tree->node_bytes);
+}
+
+/* Load the nodes from the root to the leaf of a key. */
+static int descend(struct remo_tree *tree, struct tree_bytes key) {
+    struct tree_owner *own = tree->own;
+    uint32_t object = TREE_ROOT;
+    own->dropped_count = 0;
+    own->taken_count = 0;
+    for (own->depth = 0; own->depth < TREE_DEPTH_MAX; own->depth++) {
+        struct tree_step *step = &own->steps[own->depth];
+        step->object = object;
+        step->right = 0;
+        step->is_whole = false;
+        step->ranges.count = 0;
+        int rc = load_step(tree, step);
+        if (rc != 0)
+            return rc;
+        if (header_of(step->image).level == 0) {
+            own->depth++;
+            return 0;
+        }
+        if (!remo__tree_node_child(step->image, tree->node_bytes, key, &step->child, &object))
+            break;
+    }
+    return fail_damaged(tree);
+}
+
+/* ---- commit ---- */
+
+struct batch {
+    struct remo_versioned_change changes[CHANGES_MAX];
+    uint32_t count;
+};
+
+static void add_bytes(struct batch *batch, uint32_t object, const void *image, uint32_t offset,
+                      uint32_t bytes) {
+    batch->changes[batch->count++] = (struct remo_versioned_change){
+        .object = object, .offset = offset, .size_bytes = bytes, .data = (const char *)image + offset};
+}
+
+static void add_step(const struct remo_tree *tree, struct batch *batch, const struct tree_step *step) {
+    if (step->is_whole)
+        add_bytes(batch, step->object, step->image, 0, tree->node_bytes);
+    for (uint32_t i = 0; i < step->ranges.count && !step->is_whole; i++)
+        add_bytes(batch, step->object, step->image, step->ranges.ranges[i].offset,
+                  step->ranges.ranges[i].bytes);
+    if (step->right != 0)
+        add_bytes(batch, step->right, step->right_image, 0, tree->node_bytes);
+}
+
+static void keep_nodes(const struct remo_tree *tree) {
+    struct tree_owner *own = tree->own;
+    for (uint32_t i = 0; i < own->depth; i++) {
+        const struct tree_step *step = &own->steps[i];
+        if (step->is_whole || step->ranges.count > 0)
+            keep(tree, step->object, step->image);
+        if (step->right != 0)
+            keep(tree, step->right, step->right_image);
+    }
+    for (uint32_t i = 0; i < own->dropped_count; i++) {
+        forget(own, own->dropped[i]);
+        put_index(own, own->dropped[i]);
+    }
+}
+
+static int commit(struct remo_tree *tree) {
+    static const struct tree_header unused = {.kind = TREE_UNUSED};
+    struct tree_owner *own = tree->own;
+    struct batch batch = {.count = 0};
+    for (uint32_t i = 0; i < own->depth; i++)
+        add_step(tree, &batch, &own->steps[i]);
+    for (uint32_t i = 0; i < own->dropped_count; i++)
+        add_bytes(&batch, own->dropped[i], &unused, 0, sizeof unused);
+    int rc = batch.count > 0 ? remo_versioned_commit(tree->nodes, batch.changes, batch.count, NULL) : 0;
+    if (rc == 0)
+        keep_nodes(tree);
+    return rc;
+}
+
+/* Return the indices that a change has taken. It has no effect. */
+static int abandon(struct tree_owner *own, int rc) {
+    while (own->taken_count > 0)
+        put_index(own, own->taken[--own->taken_count]);
+    return rc;
+}
+
+/* ---- insert ---- */
+
+/* Insert into the node of a step. Returns 1 if there is no room, even after it was packed. */
+static int insert_in_place(const struct remo_tree *tree, struct tree_step *step, uint32_t index,
+                           struct tree_bytes key, struct tree_bytes value) {
+    struct tree_ranges ranges;
+    own_copy(tree, step);
+    if (remo__tree_node_insert(step->image, tree->node_bytes, index, key, value, &ranges)) {
+        step->ranges = ranges;
+        return 0;
+    }
+    if (!remo__tree_node_is_whole(step->image, tree->node_bytes))
+        return fail_damaged(tree);
+    if (remo__tree_node_free(step->image, tree->node_bytes) < remo__tree_entry_bytes(key.bytes, value.bytes))
+        return 1;
+    remo__tree_node_pack(step->image, tree->node_bytes, tree->own->scratch);
+    step->is_whole = true;
+    return remo__tree_node_insert(step->image, tree->node_bytes, index, key, value, &ranges) ? 0 : 1;
+}
+
+/* Put a new root above the present one, whose contents move to another index. */
+static int grow(struct remo_tree *tree) {
+    struct tree_owner *own = tree->own;
+    uint32_t moved = own->depth < TREE_DEPTH_MAX ? take_index(own) : 0, bytes = tree->node_bytes;
+    if (moved == 0)
+        return -ENOSPC;
+    struct tree_step last = own->steps[own->depth];
+    memmove(&own->steps[1], &own->steps[0], own->depth * sizeof own->steps[0]);
+    own->depth++;
+    own->steps[0] = last; /* its buffers */
+    own->steps[0].object = TREE_ROOT;
+    own->steps[0].image = own->steps[0].buffer;
+    own->steps[0].child = 0;
+    own->steps[0].right = 0;
+    own->steps[0].is_whole = true;
+    own->steps[0].ranges.count = 0;
+    own->steps[1].object = moved;
+    own->steps[1].is_whole = true;
+    struct tree_bytes high, low = remo__tree_node_low(own->steps[1].image, bytes);
+    bool has_high = remo__tree_node_high(own->steps[1].image, bytes, &high);
+    struct tree_ranges ranges;
+    remo__tree_node_init(own->steps[0].image, bytes, header_of(own->steps[1].image).level + 1u, low,
+                         has_high ? &high : NULL);
+    (void)remo__tree_node_insert(own->steps[0].image, bytes, 0, (struct tree_bytes){NULL, 0},
+                                 (struct tree_bytes){&moved, sizeof moved}, &ranges);
+    return 0;
+}
+
+/* Split the node of a step, and insert the entry into one of the halves. */
+static int split(struct remo_tree *tree, struct tree_step *step, uint32_t index, struct tree_bytes key,
+                 struct tree_bytes value) {
+    uint32_t bytes = tree->node_bytes, place;
+    struct tree_ranges ranges;
+    bool is_found;
+    step->right = take_index(tree->own);
+    if (step->right == 0)
+        return -ENOSPC;
+    remo__tree_node_split(step->image, step->right_image, bytes, index, tree->own->scratch);
+    step->is_whole = true;
+    bool is_right = remo__tree_compare(key, remo__tree_node_low(step->right_image, bytes)) >= 0;
+    void *half = is_right ? step->right_image : step->image;
+    (void)remo__tree_node_find(half, bytes, key, &place, &is_found);
+    return remo__tree_node_insert(half, bytes, place, key, value, &ranges) ? 0 : -ENOSPC;
+}
+
+/* Insert an entry into the node at `level` (a position in steps), and new nodes into those above. */
+static int insert_at(struct remo_tree *tree, uint32_t at, uint32_t index, struct tree_bytes key,
+                     struct tree_bytes value) {
+    struct tree_owner *own = tree->own;
+    struct tree_bytes separator = key, child = value;
+    uint32_t new_child;
+    for (;;) {
+        struct tree_step *step = &own->steps[at];
+        int rc = insert_in_place(tree, step, index, separator, child);
+        if (rc <= 0)
+            return rc;
+        if (at == 0) {
+            rc = grow(tree);
+            if (rc != 0)
+                return rc;
+            at = 1;
+            step = &own->steps[at];
+        }
+        rc = split(tree, step, index, separator, child);
+        if (rc != 0)
+            return rc;
+        separator = remo__tree_node_low(step->right_image, tree->node_bytes);
+        new_child = step->right;
+        child = (struct tree_bytes){&new_child, sizeof new_child};
+        index = own->steps[--at].child + 1;
+    }
+}
+
+/* ---- remove ---- */
+
+/* Return whether less than a quarter of the room for entries is used. */
+static bool is_small(const struct remo_tree *tree, const void *image) {
+    return remo__tree_node_free(image, tree->node_bytes)
+           > remo__tree_node_room(image, tree->node_bytes) / 4 * 3;
+}
+
+/* Remove entry `index` of the inner node of a step. */
+static void remove_child(const struct remo_tree *tree, struct tree_step *step, uint32_t index) {
+    own_copy(tree, step);
+    remo__tree_node_remove(step->image, tree->node_bytes, index, &step->ranges);
+}
+
+static uint32_t child_at(const struct remo_tree *tree, const struct tree_step *step, uint32_t index) {
+    struct tree_entry entry;
+    uint32_t child = 0;
+    if (remo__tree_node_entry(step->image, tree->node_bytes, index, &entry)
+        && entry.value.bytes == sizeof child)
+        memcpy(&child, entry.value.data, sizeof child);
+    return child;
+}
+
+/* Merge the node of step `at` with the one before or after it below the same parent. Returns 1 if they fit
+ * into one node, else nothing changes. */
+static int merge_with(struct remo_tree *tree, uint32_t at, bool is_before) {
+    struct tree_owner *own = tree->own;
+    struct tree_step *step = &own->steps[at], *parent = &own->steps[at - 1];
+    uint32_t other = child_at(tree, parent, is_before ? parent->child - 1 : parent->child + 1);
+    int rc = load(tree, other, own->sibling);
+    if (rc != 0)
+        return rc;
+    own_copy(tree, step);
+    if (!remo__tree_node_is_whole(own->sibling, tree->node_bytes)
+        || !remo__tree_node_is_whole(step->image, tree->node_bytes))
+        return fail_damaged(tree);
+    void *left = is_before ? own->sibling : step->image;
+    const void *right = is_before ? step->image : own->sibling;
+    if (!remo__tree_node_merge(left, right, tree->node_bytes, own->scratch))
+        return 0;
+    own->dropped[own->dropped_count++] = is_before ? step->object : other;
+    if (is_before) {
+        memcpy(step->image, own->sibling, tree->node_bytes);
+        step->object = other;
+    }
+    step->is_whole = true;
+    remove_child(tree, parent, is_before ? parent->child : parent->child + 1);
+    return 1;
+}
+
+static int merge_at(struct remo_tree *tree, uint32_t at) {
+    const struct tree_step *parent = &tree->own->steps[at - 1];
+    int rc = 0;
+    if (parent->child + 1 < header_of(parent->image).count)
+        rc = merge_with(tree, at, false);
+    if (rc == 0 && parent->child > 0)
+        rc = merge_with(tree, at, true);
+    return rc < 0 ? rc : 0;
+}
+
+/* Merge the leaf if it is small, and then the nodes above that have lost a child and are small. */
+static int merge(struct remo_tree *tree) {
+    struct tree_owner *own = tree->own;
+    int rc = 0;
+    for (uint32_t at = own->depth - 1; at > 0 && rc == 0; at--) {
+        uint32_t dropped = own->dropped_count;
+        if (is_small(tree, own->steps[at].image))
+            rc = merge_at(tree, at);
+        if (own->dropped_count == dropped)
+            break;
+    }
+    return rc;
+}
+
+/* If the root has a single child after merges, it takes over the contents of the child. */
+static void shrink(struct remo_tree *tree) {
+    struct tree_owner *own = tree->own;
+    struct tree_step *root = &own->steps[0], *child = &own->steps[1];
+    if (own->dropped_count == 0 || header_of(root->image).count != 1)
+        return;
+    own->dropped[own->dropped_count++] = child->object;
+    own_copy(tree, root);
+    memcpy(root->image, child->image, tree->node_bytes);
+    root->is_whole = true;
+    child->is_whole = false;
+    child->ranges.count = 0;
+}
+
+/* ---- the change of a leaf ---- */
+
+static int replace(struct remo_tree *tree, struct tree_step *leaf, uint32_t index, struct tree_bytes key,
+                   struct tree_bytes value) {
+    struct tree_ranges ranges;
+    if (remo__tree_node_replace(leaf->image, tree->node_bytes, index, value, &leaf->ranges))
+        return 0;
+    if (!remo__tree_node_is_whole(leaf->image, tree->node_bytes))
+        return fail_damaged(tree);
+    remo__tree_node_remove(leaf->image, tree->node_bytes, index, &ranges);
+    remo__tree_node_pack(leaf->image, tree->node_bytes, tree->own->scratch);
+    leaf->is_whole = true;
+    return insert_at(tree, tree->own->depth - 1, index, key, value);
+}
+
+static int change_leaf(struct remo_tree *tree, enum tree_op op, struct tree_bytes key,
+                       struct tree_bytes value) {
+    struct tree_step *leaf = &tree->own->steps[tree->own->depth - 1];
+    uint32_t index;
+    bool is_found;
+    if (!remo__tree_node_find(leaf->image, tree->node_bytes, key, &index, &is_found))
+        return fail_damaged(tree);
+    if (is_found && op == TREE_INSERT)
+        return -EEXIST;
+    if (!is_found && (op == TREE_UPDATE || op == TREE_REMOVE))
+        return -ENOENT;
+    if (!is_found)
+        return insert_at(tree, tree->own->depth - 1, index, key, value);
+    if (op != TREE_REMOVE)
+        return replace(tree, leaf, index, key, value);
+    remo__tree_node_remove(leaf->image, tree->node_bytes, index, &leaf->ranges);
+    return merge(tree);
+}
+
+static int change(struct remo_tree *tree, enum tree_op op, struct tree_bytes key, struct tree_bytes value) {
+    int rc = descend(tree, key);
+    if (rc == 0)
+        rc = change_leaf(tree, op, key, value);
+    if (rc == 0)
+        shrink(tree);
+    if (rc == 0)
+        rc = commit(tree);
+    return rc == 0 ? 0 : abandon(tree->own, rc);
+}
+
+int remo__tree_apply(struct remo_tree *tree, enum tree_op op, struct tree_bytes key,
+                     struct tree_bytes value) {
+    struct tree_owner *own = tree->own;
+    int rc = remo__mutex_lock(tree->node, &own->mutex, REMO_FOREVER); /* held for copies only */
+    if (rc != 0)
+        return rc;
+    rc = remo__remaining_ns(own->frozen_until_ns) > 0 ? TREE_FROZEN : change(tree, op, key, value);
+    remo__mutex_unlock(tree->node, &own->mutex);
+    return rc;
+}
+
+/* Return false if the request is not valid. */
+static bool decode(const struct remo_tree *tree, const struct remo_rpc_request *request,
+                   struct tree_request *ret_header, struct tree_bytes *ret_key,
+                   struct tree_bytes *ret_value) {
+    if (!tree->own || request->bytes < sizeof *ret_header)
+        return false;
+    memcpy(ret_header, request->data, sizeof *ret_header);
+    const char *data = (const char *)request->data + sizeof *ret_header;
+    *ret_key = (struct tree_bytes){data, ret_header->key_bytes};
+    *ret_value = (struct tree_bytes){data + ret_header->key_bytes, ret_header->value_bytes};
+    return ret_header->op < TREE_OPS && ret_header->key_bytes <= tree->key_bytes_max
+           && ret_header->value_bytes <= tree->value_bytes_max
+           && request->bytes == sizeof *ret_header + ret_header->key_bytes + ret_header->value_bytes
+           && tree->owners[remo__tree_position(tree, *ret_key)] == tree->node->rank;
+}
+
+int remo__tree_serve(void *ctx, const struct remo_rpc_request *request) {
+    struct remo_tree *tree = ctx;
+    struct tree_request header;
+    struct tree_bytes key, value;
+    if (!decode(tree, request, &header, &key, &value))
+        return EPROTO;
+    int rc = remo__tree_apply(tree, (enum tree_op)header.op, key, value);
+    return rc == TREE_FROZEN ? rc : -rc;
+}
+
+/* ---- freeze ---- */
+
+int remo__tree_freeze(struct remo_tree *tree, uint64_t freeze_ns, uint64_t *ret_version) {
+    struct tree_owner *own = tree->own;
+    int rc = remo__mutex_lock(tree->node, &own->mutex, REMO_FOREVER); /* held for copies only */
+    if (rc != 0)
+        return rc;
+    if (remo__remaining_ns(own->frozen_until_ns) == 0)
+        own->freezes = 0; /* those of scans that have ended without a thaw */
+    own->freezes++;
+    own->frozen_until_ns =
+        remo__max(own->frozen_until_ns, remo__deadline(remo__min(freeze_ns, TREE_FREEZE_NS_MAX)));
+    rc = remo_versioned_version(tree->nodes, tree->node->rank, ret_version);
+    remo__mutex_unlock(tree->node, &own->mutex);
+    return rc;
+}
+
+void remo__tree_thaw(struct remo_tree *tree) {
+    struct tree_owner *own = tree->own;
+    if (remo__mutex_lock(tree->node, &own->mutex, REMO_FOREVER) != 0)
+        return;
+    if (own->freezes > 0 && --own->freezes == 0)
+        own->frozen_until_ns = 0;
+    remo__mutex_unlock(tree->node, &own->mutex);
+}
+
+int remo__tree_serve_freeze(void *ctx, const struct remo_rpc_request *request) {
+    struct remo_tree *tree = ctx;
+    uint64_t freeze_ns, version;
+    if (!tree->own || request->bytes != sizeof freeze_ns)
+        return EPROTO;
+    memcpy(&freeze_ns, request->data, sizeof freeze_ns);
+    int rc = remo__tree_freeze(tree, freeze_ns, &version);
+    return rc == 0 ? remo_rpc_reply(request, 0, &version, sizeof version) : -rc;
+}
+
+int remo__tree_serve_thaw(void *ctx, const struct remo_rpc_request *request) {
+    struct remo_tree *tree = ctx;
+    (void)request;
+    if (tree->own)
+        remo__tree_thaw(tree);
+    return 0;
+}
+
+/* ---- open and close ---- */
+
+static bool alloc_steps(const struct remo_tree *tree, struct tree_owner *own) {
+    for (uint32_t i = 0; i < TREE_DEPTH_MAX; i++) {
+        own->steps[i].buffer = malloc(tree->node_bytes);
+        own->steps[i].right_image = malloc(tree->node_bytes);
+        if (!own->steps[i].buffer || !own->steps[i].right_image)
+            return false;
+    }
+    own->sibling = malloc(tree->node_bytes);
+    own->scratch = malloc(tree->node_bytes);
+    own->free = calloc(tree->node_count, sizeof own->free[0]);
+    own->kept = calloc(tree->node_count, sizeof own->kept[0]);
+    return own->sibling && own->scratch && own->free && own->kept;
+}
+
+/* The root begins as an empty leaf with the owner's range of keys. */
+static int commit_root(struct remo_tree *tree, uint32_t position) {
+    struct tree_bytes low = {NULL, 0};
+    if (position > 0)
+        low = tree->boundaries[position - 1];
+    remo__tree_node_init(tree->own->scratch, tree->node_bytes, 0, low,
+                         position + 1 < tree->owner_count ? &tree->boundaries[position] : NULL);
+    struct remo_versioned_change change = {
+        .object = TREE_ROOT, .size_bytes = tree->node_bytes, .data = tree->own->scratch};
+    int rc = remo_versioned_commit(tree->nodes, &change, 1, NULL);
+    return rc == -EPROTO ? 0 : rc; /* as with other objects, not open but the first call reports it */
+}
+
+int remo__tree_owner_open(struct remo_tree *tree, uint32_t position) {
+    struct tree_owner *own = calloc(1, sizeof *own);
+    if (!own)
+        return remo__fail(-ENOMEM, "no memory for a tree");
+    tree->own = own;
+    if (!alloc_steps(tree, own))
+        return remo__fail(-ENOMEM, "no memory for a tree");
+    for (uint32_t i = tree->node_count - 1; i > TREE_ROOT; i--)
+        put_index(own, i);
+    return commit_root(tree, position);
+}
+
+void remo__tree_owner_close(struct remo_tree *tree) {
+    struct tree_owner *own = tree->own;
+    if (!own)
+        return;
+    for (uint32_t i = 0; i < TREE_DEPTH_MAX; i++) {
+        free(own->steps[i].buffer);
+        free(own->steps[i].right_image);
+    }
+    for (uint32_t i = 0; i < tree->node_count && own->kept; i++)
+        free(own->kept[i]);
+    free(own->kept);
+    free(own->sibling);
+    free(own->scratch);
+    free(own->free);
+    free(own);
+    tree->own = NULL;
+}

@@ -1,0 +1,200 @@
+/* tree.c - fuzzes the tree: a node that a reader has copied from a peer (node.h), and the requests of changes
+ * (owner.c). Input: u8 mode, and the node, or requests {u8 bytes; data}. The only node of the job is its own
+ * peer. Invariants: only the node is read; a request is refused, or makes its change. The tree remains in
+ * order, and after the removal of all keys all nodes but the root are unused. */
+#include "systems/tree/tree.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fuzz.h"
+
+#define NODE_BYTES 512u
+#define KEY_BYTES_MAX 8u
+#define VALUE_BYTES_MAX 24u
+#define NODES 8u
+
+enum { REQUESTS = 1, MEND_LEVEL = 2, MODES = 4 };
+
+static struct remo_node *node;
+static struct remo_tree *tree;
+
+/* ---- a node ---- */
+
+static void expect_inside(const uint8_t *image, uint32_t bytes, struct tree_bytes part) {
+    const uint8_t *data = part.data;
+    assert(data >= image && data <= image + bytes && part.bytes <= (size_t)(image + bytes - data));
+}
+
+static void search(const uint8_t *image, uint32_t bytes, struct tree_bytes key, uint32_t count) {
+    uint32_t index = UINT32_MAX, child;
+    bool is_found;
+    struct tree_entry entry;
+    (void)remo__tree_node_covers(image, bytes, key);
+    if (remo__tree_node_find(image, bytes, key, &index, &is_found))
+        assert(index <= count && (!is_found || index < count));
+    if (remo__tree_node_child(image, bytes, key, &index, &child))
+        assert(index < count && remo__tree_node_entry(image, bytes, index, &entry));
+}
+
+static void fuzz_node(const uint8_t *data, size_t size, uint32_t mode) {
+    uint32_t bytes = TREE_NODE_BYTES_MIN + (uint32_t)size % 3;
+    /* The exact size, so that a sanitizer detects accesses beyond the end. */
+    uint8_t *image = calloc(1, bytes);
+    struct tree_header header;
+    struct tree_bytes high;
+    memcpy(image, data, remo__min(size, bytes));
+    if (mode & MEND_LEVEL)
+        image[1] = TREE_NODE + image[1] % 2;
+    memcpy(&header, image, sizeof header);
+    assert(!remo__tree_node_is_valid(image, bytes, header.level + 1u));
+    if (remo__tree_node_is_valid(image, bytes, header.level)) {
+        struct tree_bytes low = remo__tree_node_low(image, bytes);
+        expect_inside(image, bytes, low);
+        (void)remo__tree_node_high(image, bytes, &high);
+        expect_inside(image, bytes, high);
+        search(image, bytes, low, header.count);
+        search(image, bytes, high, header.count);
+        search(image, bytes, (struct tree_bytes){NULL, 0}, header.count);
+        for (uint32_t i = 0; i < header.count; i++) {
+            struct tree_entry entry;
+            if (!remo__tree_node_entry(image, bytes, i, &entry))
+                continue;
+            expect_inside(image, bytes, entry.key);
+            expect_inside(image, bytes, entry.value);
+            search(image, bytes, entry.key, header.count);
+        }
+    }
+    free(image);
+}
+
+/* ---- requests ---- */
+
+static void close_node(void) {
+    remo_tree_close(tree);
+    remo_node_close(node);
+}
+
+static void open_node(void) {
+    struct remo_config config = {.fabric = "shm", .arena_bytes = 64u << 20, .segment_bytes = 2u << 20};
+    struct remo_tree_options options = {.nodes = NODES,
+                                        .node_bytes = NODE_BYTES,
+                                        .key_bytes_max = KEY_BYTES_MAX,
+                                        .value_bytes_max = VALUE_BYTES_MAX};
+    int rc = remo_node_open(&config, &node);
+    rc = rc ? rc : remo_tree_open(remo_node_root(node), "tree", &options, &tree);
+    assert(rc == 0);
+    atexit(close_node);
+}
+
+/* Make a request. A change that was made is visible. */
+static void serve(const uint8_t *data, size_t bytes) {
+    uint64_t words[8] = {0};
+    struct remo_rpc_request request = {.data = words, .bytes = bytes};
+    struct tree_request header;
+    char value[VALUE_BYTES_MAX];
+    size_t value_bytes;
+    memcpy(words, data, bytes);
+    int rc = remo__tree_serve(tree, &request);
+    assert(rc == 0 || rc == EEXIST || rc == ENOENT || rc == ENOSPC || rc == EPROTO);
+    if (rc == EPROTO)
+        return;
+    memcpy(&header, words, sizeof header);
+    const char *key = (const char *)words + sizeof header;
+    assert(bytes == sizeof header + header.key_bytes + header.value_bytes);
+    int get_rc = remo_tree_get(tree, key, header.key_bytes, value, sizeof value, &value_bytes);
+    if (rc == ENOENT || header.op == TREE_REMOVE)
+        assert(get_rc == -ENOENT);
+    else if (rc == 0)
+        assert(get_rc == 0 && value_bytes == header.value_bytes
+               && memcmp(value, key + header.key_bytes, value_bytes) == 0);
+    else
+        assert(rc == ENOSPC || get_rc == 0);
+}
+
+/* Remove all keys, which are in order. */
+static void clear(void) {
+    static char buffer[NODES * NODE_BYTES];
+    struct remo_tree_result result;
+    struct remo_tree_entry entry;
+    struct tree_bytes last = {NULL, 0};
+    size_t offset = 0;
+    int rc = remo_tree_scan(tree, NULL, buffer, sizeof buffer, &result);
+    assert(rc == 0 && result.is_complete);
+    for (uint64_t i = 0; remo_tree_result_next(buffer, &result, &offset, &entry); i++) {
+        struct tree_bytes key = {entry.key.data, (uint32_t)entry.key.bytes};
+        assert(i == 0 || remo__tree_compare(last, key) < 0);
+        last = key;
+        rc = remo_tree_remove(tree, key.data, key.bytes);
+        assert(rc == 0);
+    }
+    assert(tree->own->free_count == NODES - 1);
+}
+
+static void fuzz_requests(const uint8_t *data, size_t bytes) {
+    if (!node)
+        open_node();
+    for (size_t at = 0; at < bytes;) {
+        size_t count = remo__min(data[at] % (8 * sizeof(uint64_t)), bytes - at - 1);
+        serve(data + at + 1, count);
+        at += 1 + count;
+    }
+    /* wrong sizes; a good one requires a caller to reply to */
+    assert(remo__tree_serve_freeze(tree, &(struct remo_rpc_request){.data = data, .bytes = 7}) == EPROTO);
+    assert(remo__tree_serve_thaw(tree, &(struct remo_rpc_request){.data = data}) == 0);
+    clear();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
+    if (bytes < 1)
+        return 0;
+    if (data[0] & REQUESTS)
+        fuzz_requests(data + 1, bytes - 1);
+    else
+        fuzz_node(data + 1, bytes - 1, data[0]);
+    return 0;
+}
+
+/* ---- seeds ---- */
+
+/* A leaf, or an inner node, with some entries. */
+static size_t seed_node(uint32_t n, uint8_t *image) {
+    struct tree_bytes low = {"b", 1}, high = {"wx", 2};
+    struct tree_ranges ranges;
+    uint32_t level = n / 2 % 3;
+    remo__tree_node_init(image, NODE_BYTES, level, low, n % 2 ? &high : NULL);
+    for (uint32_t i = 0; i < n; i++) {
+        char text[] = {(char)('b' + i), 'k', 0};
+        struct tree_bytes key = {text, i == 0 && level > 0 ? 0 : 1 + i % 2};
+        struct tree_bytes value = {&i, level > 0 ? sizeof i : i % 5};
+        (void)remo__tree_node_insert(image, NODE_BYTES, i, key, value, &ranges);
+    }
+    return NODE_BYTES;
+}
+
+/* Requests of all kinds, so many that nodes split and merge, or no node is left. */
+static size_t seed_requests(uint32_t n, uint8_t *data) {
+    size_t at = 0;
+    for (uint32_t i = 0; i < 40 * n; i++) {
+        struct tree_request header = {.op = (uint8_t)((i / 64 + i % 3) % TREE_OPS),
+                                      .key_bytes = (uint16_t)(i * n % 4),
+                                      .value_bytes = (uint16_t)(i % 24)};
+        uint32_t key = i * 2654435761u;
+        data[at++] = (uint8_t)(sizeof header + header.key_bytes + header.value_bytes);
+        memcpy(data + at, &header, sizeof header);
+        memcpy(data + at + sizeof header, &key, header.key_bytes);
+        memset(data + at + sizeof header + header.key_bytes, (int)i, header.value_bytes);
+        at += sizeof header + header.key_bytes + header.value_bytes;
+    }
+    return at;
+}
+
+size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
+    if (n >= 12 * MODES)
+        return 0;
+    ret_data[0] = (uint8_t)(n % MODES);
+    return 1
+           + (n % MODES & REQUESTS ? seed_requests(n / MODES, ret_data + 1)
+                                   : seed_node(2 * (n / MODES), ret_data + 1));
+}

@@ -1,0 +1,302 @@
+/* tree_node.c - unit tests of one node of the tree: after any sequence of changes it has the entries of a
+ * model, in the order of keys, and the ranges that each change lists are all bytes that it has changed. */
+#include "systems/tree/node.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/random.h"
+#include "unit.h"
+
+#define BYTES 512u
+#define KEYS 200u
+#define VALUE_BYTES_MAX 8u
+#define ENTRY_BYTES_MAX (6u + 8u + VALUE_BYTES_MAX)
+#define CHANGES 150u
+#define SEEDS 1000u
+
+static unsigned char scratch[BYTES];
+
+static struct tree_bytes text(const char *string) {
+    return (struct tree_bytes){string, (uint32_t)strlen(string)};
+}
+
+static struct tree_header header_of(const void *node) {
+    struct tree_header header;
+    memcpy(&header, node, sizeof header);
+    return header;
+}
+
+/* ---- keys and fences ---- */
+
+static void test_compare(void **state) {
+    /* ascending */
+    const struct tree_bytes keys[] = {{NULL, 0},  {"\0", 1},    {"\0\0", 2},  {"\0a", 2}, {"a", 1},
+                                      {"a\0", 2}, {"a\x7f", 2}, {"a\x80", 2}, {"b", 1},   {"\xff", 1}};
+    (void)state;
+    for (int i = 0; i < 10; i++)
+        for (int k = 0; k < 10; k++) {
+            int order = remo__tree_compare(keys[i], keys[k]);
+            assert_int_equal((order > 0) - (order < 0), (i > k) - (i < k));
+        }
+}
+
+static void test_fences(void **state) {
+    unsigned char node[BYTES];
+    struct tree_bytes high = text("fz");
+    (void)state;
+    remo__tree_node_init(node, BYTES, 0, text("b"), &high);
+    assert_true(remo__tree_node_is_valid(node, BYTES, 0));
+    assert_false(remo__tree_node_is_valid(node, BYTES, 1));
+    assert_int_equal(remo__tree_compare(remo__tree_node_low(node, BYTES), text("b")), 0);
+    assert_true(remo__tree_node_high(node, BYTES, &high));
+    assert_int_equal(remo__tree_compare(high, text("fz")), 0);
+    assert_true(remo__tree_node_covers(node, BYTES, text("b")));
+    assert_true(remo__tree_node_covers(node, BYTES, text("fyz")));
+    assert_false(remo__tree_node_covers(node, BYTES, text("fz")));
+    assert_false(remo__tree_node_covers(node, BYTES, text("a")));
+    assert_false(remo__tree_node_covers(node, BYTES, text("")));
+    remo__tree_node_init(node, BYTES, 3, (struct tree_bytes){NULL, 0}, NULL);
+    assert_true(remo__tree_node_is_valid(node, BYTES, 3));
+    assert_false(remo__tree_node_high(node, BYTES, &high));
+    assert_true(remo__tree_node_covers(node, BYTES, text("")));
+    assert_true(remo__tree_node_covers(node, BYTES, text("\xff\xff")));
+    assert_int_equal(remo__tree_node_free(node, BYTES), BYTES - sizeof(struct tree_header));
+}
+
+/* An unused node has zeros, and is not valid. */
+static void test_unused(void **state) {
+    unsigned char node[BYTES] = {0};
+    (void)state;
+    for (uint32_t level = 0; level < 256; level++)
+        assert_false(remo__tree_node_is_valid(node, BYTES, level));
+}
+
+/* ---- random changes of a leaf, against a model ---- */
+
+struct model {
+    struct remo__random dice;
+    char keys[KEYS][9];
+    bool is_present[KEYS];
+    unsigned char values[KEYS][VALUE_BYTES_MAX];
+    uint32_t value_bytes[KEYS], count;
+};
+
+static void open_model(struct model *model, uint64_t seed) {
+    *model = (struct model){.count = 0};
+    remo__random_seed(&model->dice, seed);
+    for (uint32_t i = 0; i < KEYS; i++)
+        snprintf(model->keys[i], sizeof model->keys[i], "k%03u%.*s", i,
+                 (int)remo__random_below(&model->dice, 5), "wxyz");
+}
+
+/* The keys of the model are in ascending order. */
+static void expect_model(const struct model *model, const void *node) {
+    uint32_t index = 0;
+    struct tree_entry entry;
+    assert_true(remo__tree_node_is_valid(node, BYTES, 0));
+    assert_int_equal(header_of(node).count, model->count);
+    for (uint32_t k = 0; k < KEYS; k++) {
+        uint32_t found_at;
+        bool is_found;
+        assert_true(remo__tree_node_find(node, BYTES, text(model->keys[k]), &found_at, &is_found));
+        assert_int_equal(is_found, model->is_present[k]);
+        assert_int_equal(found_at, index);
+        if (!is_found)
+            continue;
+        assert_true(remo__tree_node_entry(node, BYTES, index++, &entry));
+        assert_int_equal(remo__tree_compare(entry.key, text(model->keys[k])), 0);
+        assert_int_equal(entry.value.bytes, model->value_bytes[k]);
+        assert_memory_equal(entry.value.data, model->values[k], entry.value.bytes);
+    }
+    assert_int_equal(index, model->count);
+}
+
+/* Insert, replace or remove one entry. Returns false if there was no room. */
+static bool change(struct model *model, void *node, struct tree_ranges *ret_ranges) {
+    uint32_t k = (uint32_t)remo__random_below(&model->dice, KEYS), index;
+    uint64_t word = remo__random_next(&model->dice);
+    struct tree_bytes value = {&word, (uint32_t)remo__random_below(&model->dice, VALUE_BYTES_MAX + 1)};
+    bool is_found, is_done = true, is_present = true;
+    assert_true(remo__tree_node_find(node, BYTES, text(model->keys[k]), &index, &is_found));
+    if (!is_found) {
+        is_done = remo__tree_node_insert(node, BYTES, index, text(model->keys[k]), value, ret_ranges);
+        model->count += is_done;
+    } else if (remo__random_below(&model->dice, 2) == 0) {
+        is_done = remo__tree_node_replace(node, BYTES, index, value, ret_ranges);
+    } else {
+        remo__tree_node_remove(node, BYTES, index, ret_ranges);
+        is_present = false;
+        model->count--;
+    }
+    if (!is_done)
+        return false;
+    model->is_present[k] = is_present;
+    model->value_bytes[k] = value.bytes;
+    memcpy(model->values[k], &word, value.bytes);
+    return true;
+}
+
+/* Change the node, until it is nearly full or for some time. */
+static void change_often(struct model *model, unsigned char *node) {
+    unsigned char copy[BYTES];
+    memcpy(copy, node, BYTES);
+    for (uint32_t i = 0; i < CHANGES; i++) {
+        struct tree_ranges ranges = {.count = 99};
+        bool has_room = change(model, node, &ranges);
+        assert_true(ranges.count <= TREE_RANGES_MAX);
+        for (uint32_t r = 0; r < ranges.count; r++) {
+            assert_true(ranges.ranges[r].bytes > 0); /* as a commit requires */
+            memcpy(copy + ranges.ranges[r].offset, node + ranges.ranges[r].offset, ranges.ranges[r].bytes);
+        }
+        assert_memory_equal(copy, node, BYTES); /* also if there was no room */
+        if (has_room)
+            continue;
+        uint32_t free_bytes = remo__tree_node_free(node, BYTES);
+        remo__tree_node_pack(node, BYTES, scratch);
+        memcpy(copy, node, BYTES);
+        assert_int_equal(header_of(node).garbage, 0);
+        assert_int_equal(remo__tree_node_free(node, BYTES), free_bytes);
+        expect_model(model, node);
+        if (free_bytes < ENTRY_BYTES_MAX)
+            return;
+    }
+}
+
+/* Split a copy of the node for an insertion before `index`, and merge the halves. */
+static void split_and_merge(const struct model *model, const void *node, uint32_t index) {
+    unsigned char left[BYTES], right[BYTES];
+    struct tree_bytes high, low;
+    struct tree_entry entry;
+    uint32_t count = header_of(node).count, stay;
+    memcpy(left, node, BYTES);
+    remo__tree_node_split(left, right, BYTES, index, scratch);
+    stay = header_of(left).count;
+    assert_true(remo__tree_node_is_valid(left, BYTES, 0) && remo__tree_node_is_valid(right, BYTES, 0));
+    assert_true(stay > 0 && stay < count);
+    assert_int_equal(stay + header_of(right).count, count);
+    low = remo__tree_node_low(right, BYTES);
+    assert_true(remo__tree_node_high(left, BYTES, &high));
+    assert_int_equal(remo__tree_compare(low, high), 0);
+    assert_true(remo__tree_node_entry(right, BYTES, 0, &entry));
+    assert_int_equal(remo__tree_compare(entry.key, low), 0);
+    assert_int_equal(remo__tree_compare(remo__tree_node_low(left, BYTES), remo__tree_node_low(node, BYTES)),
+                     0);
+    assert_int_equal(remo__tree_node_high(right, BYTES, &high), header_of(node).kind == TREE_NODE);
+    if (index == count)
+        assert_int_equal(stay, count - 1); /* ascending insertions fill nodes */
+    memcpy(scratch, left, BYTES);
+    unsigned char before[BYTES];
+    memcpy(before, left, BYTES);
+    if (remo__tree_node_merge(left, right, BYTES, scratch))
+        expect_model(model, left);
+    else
+        assert_memory_equal(left, before, BYTES);
+}
+
+static void test_changes(void **state) {
+    static struct model model;
+    (void)state;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        unsigned char node[BYTES];
+        struct tree_bytes high = text("l");
+        open_model(&model, seed);
+        remo__tree_node_init(node, BYTES, 0, seed % 2 ? text("k") : text(""), seed % 3 ? &high : NULL);
+        change_often(&model, node);
+        expect_model(&model, node);
+        if (model.count < 2)
+            continue;
+        split_and_merge(&model, node, (uint32_t)remo__random_below(&model.dice, model.count + 1));
+        split_and_merge(&model, node, model.count);
+        split_and_merge(&model, node, 0);
+    }
+}
+
+/* ---- values of all sizes in place, and at the limits of the node ---- */
+
+static void test_full(void **state) {
+    unsigned char node[BYTES];
+    struct tree_ranges ranges;
+    char key[5];
+    uint32_t count = 0, bytes = remo__tree_entry_bytes(4, 4);
+    (void)state;
+    remo__tree_node_init(node, BYTES, 0, text(""), NULL);
+    for (;; count++) {
+        snprintf(key, sizeof key, "%04u", count);
+        if (!remo__tree_node_insert(node, BYTES, count, text(key), text("aaaa"), &ranges))
+            break;
+    }
+    assert_int_equal(ranges.count, 0);
+    assert_int_equal(count, (BYTES - sizeof(struct tree_header)) / bytes);
+    assert_true(remo__tree_node_free(node, BYTES) < bytes);
+    for (uint32_t i = 0; i < count; i++)
+        assert_true(remo__tree_node_replace(node, BYTES, i, text("bbbb"), &ranges)); /* of the same size */
+    for (uint32_t i = count; i-- > 0;)
+        remo__tree_node_remove(node, BYTES, i / 2, &ranges);
+    assert_int_equal(remo__tree_node_free(node, BYTES), BYTES - sizeof(struct tree_header));
+    remo__tree_node_pack(node, BYTES, scratch);
+    assert_true(remo__tree_node_insert(node, BYTES, 0, text(key), text("aaaa"), &ranges));
+}
+
+/* ---- inner nodes ---- */
+
+/* An inner node with children 10, 11, ... for the ranges that begin with the low fence, b, c, ... */
+static void make_inner(unsigned char *node, const char *low, const char *keys, uint32_t first_child) {
+    struct tree_ranges ranges;
+    remo__tree_node_init(node, BYTES, 1, text(low), NULL);
+    for (uint32_t i = 0; i <= strlen(keys); i++) {
+        uint32_t child = first_child + i;
+        struct tree_bytes key = {keys + i - 1, 1}, value = {&child, sizeof child};
+        if (i == 0)
+            key = (struct tree_bytes){NULL, 0};
+        assert_true(remo__tree_node_insert(node, BYTES, i, key, value, &ranges));
+    }
+}
+
+static uint32_t child_of(const void *node, const char *key) {
+    uint32_t index = 99, child = 0;
+    assert_true(remo__tree_node_child(node, BYTES, text(key), &index, &child));
+    assert_true(index < header_of(node).count);
+    return child;
+}
+
+static void expect_children(const void *node) {
+    assert_int_equal(child_of(node, "a"), 10);
+    assert_int_equal(child_of(node, "azz"), 10);
+    assert_int_equal(child_of(node, "b"), 11);
+    assert_int_equal(child_of(node, "bb"), 11);
+    assert_int_equal(child_of(node, "c"), 12);
+    assert_int_equal(child_of(node, "d"), 13);
+    assert_int_equal(child_of(node, "zz"), 13);
+}
+
+/* After a split the first key of the right node is its fence; after a merge it is a key again. */
+static void test_inner(void **state) {
+    unsigned char node[BYTES], right[BYTES], whole[BYTES];
+    uint32_t index, child;
+    (void)state;
+    make_inner(node, "", "bcd", 10);
+    expect_children(node);
+    assert_int_equal(child_of(node, ""), 10);
+    memcpy(whole, node, BYTES);
+    remo__tree_node_split(node, right, BYTES, 1, scratch);
+    assert_true(remo__tree_node_is_valid(right, BYTES, 1) && remo__tree_node_is_valid(node, BYTES, 1));
+    for (const char *key = "abcd"; *key; key++) {
+        const char string[] = {*key, 0};
+        const void *half = remo__tree_node_covers(node, BYTES, text(string)) ? node : right;
+        assert_true(remo__tree_node_covers(half, BYTES, text(string)));
+        assert_int_equal(child_of(half, string), child_of(whole, string));
+    }
+    assert_true(remo__tree_node_merge(node, right, BYTES, scratch));
+    expect_children(node);
+    remo__tree_node_init(node, BYTES, 1, text(""), NULL);
+    assert_false(remo__tree_node_child(node, BYTES, text("a"), &index, &child)); /* no entry */
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_compare), cmocka_unit_test(test_fences), cmocka_unit_test(test_unused),
+        cmocka_unit_test(test_changes), cmocka_unit_test(test_full),   cmocka_unit_test(test_inner),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
