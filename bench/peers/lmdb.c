@@ -22,7 +22,8 @@
 #define FILE_BYTES_MIN (64ull << 20) /* room for old versions of pages that transactions replace */
 #define COMMIT_KEYS 10000u           /* of a transaction of the population */
 
-static const struct lmdb_workload *const workloads[] = {&lmdb_tatp, &lmdb_smallbank};
+static const struct lmdb_workload *const workloads[] = {&lmdb_tatp, &lmdb_smallbank, &lmdb_tree, &lmdb_scan,
+                                                        &lmdb_ycsb};
 
 /* Shared by the processes. */
 struct lmdb_shared {
@@ -126,12 +127,18 @@ static void fill(struct lmdb_store *store) {
     }
 }
 
+/* Return how many operations a call of `run` makes. */
+static unsigned window_of(const struct lmdb_store *store) {
+    return store->point->is_scan ? store->entries : 1;
+}
+
 static double batch(void *ctx, uint64_t operations) {
     struct lmdb_store *store = ctx;
     uint64_t start_ns = remo__now_ns();
-    for (uint64_t i = 0; i < operations; i++)
-        store->workload->run(store);
-    return (double)(remo__now_ns() - start_ns);
+    store->paused_ns = 0;
+    for (uint64_t done = 0; done < operations; done += window_of(store))
+        store->point->run(store);
+    return (double)(remo__now_ns() - start_ns - store->paused_ns);
 }
 
 /* ---- the processes ---- */
@@ -139,20 +146,49 @@ static double batch(void *ctx, uint64_t operations) {
 static void report(struct lmdb_store *store) {
     struct measure_result all;
     union lmdb_counts counts = {0};
-    for (unsigned i = 0; i < store->processes; i++)
+    char distribution[32] = "uniform";
+    if (store->options->zipf > 0)
+        snprintf(distribution, sizeof distribution, "zipf %.2f", store->options->zipf);
+    for (unsigned i = 0; i < store->processes && store->workload->add_counts; i++)
         store->workload->add_counts(&counts, &store->shared->counts[i]);
     lmdb_begin(store, true);
     store->workload->check(store, &counts);
     lmdb_end(store);
     measure_merge(store->shared->results, (int)store->processes, &all);
     struct measure_subject subject = {.bench = store->workload->bench,
-                                      .object = "tx",
+                                      .object = store->workload->object,
+                                      .variant = store->point->variant,
+                                      .window = store->point->is_scan ? store->entries : 0,
                                       .nodes = (int)store->processes,
                                       .active = store->processes,
                                       .keys_count = store->options->keys_count,
+                                      .keys = store->workload->has_distribution ? distribution : NULL,
                                       .read_percent = -1};
     measure_print(store->options, &subject, &all);
-    measure_print_end(0);
+}
+
+/* Measure the current point in all processes. */
+static void run_point(struct lmdb_store *store) {
+    const struct lmdb_workload *workload = store->workload;
+    if (workload->begin)
+        workload->begin(store);
+    barrier(store);
+    measure_run(batch, store, window_of(store), store->options->seconds,
+                &store->shared->results[store->process]);
+    if (workload->finish)
+        workload->finish(store);
+    store->shared->counts[store->process] = store->counts;
+    barrier(store);
+    if (store->process == 0)
+        report(store);
+    barrier(store);
+}
+
+static void run_points(struct lmdb_store *store) {
+    for (store->point = store->workload->points; store->point->run; store->point++)
+        if (!store->point->is_uniform || store->options->zipf <= 0)
+            run_point(store);
+    measure_print_end((int)store->process);
 }
 
 static void run_process(struct lmdb_store *store) {
@@ -173,12 +209,7 @@ static void run_process(struct lmdb_store *store) {
         open_tables(store, 0);
     open_reader(store);
     remo__random_seed(&store->random, store->process + 1);
-    barrier(store);
-    measure_run(batch, store, 1, store->options->seconds, &store->shared->results[store->process]);
-    store->shared->counts[store->process] = store->counts;
-    barrier(store);
-    if (store->process == 0)
-        report(store);
+    run_points(store);
 }
 
 static const struct lmdb_workload *find_workload(const char *bench) {

@@ -67,10 +67,11 @@ static void check(const struct lmdb_store *store, const union lmdb_counts *all) 
 
 const struct lmdb_workload lmdb_smallbank = {
     .bench = "smallbank",
+    .object = "tx",
     .tables = {"savings", "checking"},
     .key_bytes = CUSTOMER_BYTES,
     .insert = insert,
-    .run = run,
+    .points = {{.run = run}},
     .add_counts = add_counts,
     .check = check,
 };

@@ -9,10 +9,12 @@
 
 #include "base/random.h"
 #include "bench/peers/measure.h"
+#include "bench/tree/mix.h"
 #include "bench/tx/smallbank_rows.h"
 #include "bench/tx/tatp_rows.h"
 
 #define LMDB_TABLES_MAX 8u
+#define LMDB_POINTS_MAX 8u
 
 struct lmdb_shared;
 
@@ -24,6 +26,7 @@ union lmdb_counts {
 /* The databases, as seen by one process. */
 struct lmdb_store {
     const struct lmdb_workload *workload;
+    const struct lmdb_point *point;
     const struct measure_options *options;
     struct lmdb_shared *shared;
     unsigned process, processes, barriers;
@@ -34,24 +37,45 @@ struct lmdb_store {
     bool has_changes; /* of the current one */
     struct remo__random random;
     union lmdb_counts counts;
+    uint64_t paused_ns; /* set by `run`: time since the last timing that is not counted */
+
+    /* of benchmarks of the ordered map (lmdb_tree.c) */
+    struct tree_keys keys;
+    struct mix_worker worker;
+    uint64_t changes;   /* of the point, by this process */
+    MDB_cursor *cursor; /* of store->reader */
+    struct tree_record *records;
+    unsigned entries; /* of a scan */
+};
+
+/* A figure to measure. */
+struct lmdb_point {
+    const char *variant;                   /* NULL: none */
+    void (*run)(struct lmdb_store *store); /* one transaction; of a scan: a window of entries */
+    bool is_uniform;                       /* not measured with --zipf */
+    bool is_scan;                          /* an operation is an entry */
 };
 
 /* A benchmark. */
 struct lmdb_workload {
-    const char *bench;
+    const char *bench, *object;
     const char *tables[LMDB_TABLES_MAX]; /* NULL after the last one */
     uint32_t text_keys;                  /* bit i: the keys of table i are texts, and not integers */
     size_t key_bytes;                    /* of the file, for each key of --keys */
     /* Insert the rows of key `key`, from 1 to the number of keys. Called with ascending keys. */
     void (*insert)(struct lmdb_store *store, uint64_t key);
-    void (*run)(struct lmdb_store *store); /* one transaction */
-    /* Add up the counts of a process. */
+    /* Before and after each point, in each process; may be NULL. */
+    void (*begin)(struct lmdb_store *store);
+    void (*finish)(struct lmdb_store *store);
+    struct lmdb_point points[LMDB_POINTS_MAX]; /* `run` of the one after the last is NULL */
+    bool has_distribution;                     /* of keys, by --zipf */
+    /* Add up the counts of a process; may be NULL. */
     void (*add_counts)(union lmdb_counts *to, const union lmdb_counts *counts);
-    /* Check the result of all processes; store->reader is active. */
+    /* Check the result of all processes after each point; store->reader is active. */
     void (*check)(const struct lmdb_store *store, const union lmdb_counts *all);
 };
 
-extern const struct lmdb_workload lmdb_tatp, lmdb_smallbank;
+extern const struct lmdb_workload lmdb_tatp, lmdb_smallbank, lmdb_tree, lmdb_scan, lmdb_ycsb;
 
 __attribute__((noreturn, format(printf, 1, 2))) void lmdb_fail(const char *format, ...);
 /* End the process unless `rc` is 0. */

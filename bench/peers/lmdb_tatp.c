@@ -109,11 +109,12 @@ static void check(const struct lmdb_store *store, const union lmdb_counts *all) 
 
 const struct lmdb_workload lmdb_tatp = {
     .bench = "tatp",
+    .object = "tx",
     .tables = {"subscribers", "access", "facilities", "forwardings", "numbers"},
     .text_keys = 1u << TATP_NUMBERS,
     .key_bytes = SUBSCRIBER_BYTES,
     .insert = insert,
-    .run = run,
+    .points = {{.run = run}},
     .add_counts = add_counts,
     .check = check,
 };

@@ -201,6 +201,8 @@ static void begin_line(struct line *line, const struct measure_options *options,
     line->used = 0;
     append(line, "{\"peer\":\"%s\",\"bench\":\"%s\",\"object\":\"%s\",\"nodes\":%d,\"threads\":1",
            options->peer, subject->bench, subject->object, subject->nodes);
+    if (subject->variant)
+        append(line, ",\"variant\":\"%s\"", subject->variant);
     if (options->transport)
         append(line, ",\"transport\":\"%s\"", options->transport);
     if (subject->bytes)

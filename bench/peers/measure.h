@@ -56,7 +56,7 @@ void measure_merge(const struct measure_result *results, int count, struct measu
 
 /* The subject of a figure; members that are zero or NULL are omitted from the line. */
 struct measure_subject {
-    const char *bench, *object;
+    const char *bench, *object, *variant;
     int nodes;
     uint64_t bytes;
     unsigned window;

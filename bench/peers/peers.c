@@ -29,7 +29,7 @@ static const char *const one_sided[] = {"read", "write",   "fetch_add", "compare
                                         "lock", "barrier", "accounts",  NULL};
 static const char *const key_value[] = {"kv", NULL};
 static const char *const calls[] = {"rpc", NULL};
-static const char *const transactions[] = {"smallbank", "tatp", NULL};
+static const char *const transactions[] = {"smallbank", "tatp", "tree", "scan", "ycsb", NULL};
 
 #define OPENMPI "openmpi-bin libopenmpi-dev"
 

@@ -171,6 +171,15 @@ static void peers_match_what_they_measured(void **state) {
     assert_false(bench_result_matches(&own, &peer)); /* a peer calls a server that polls */
     own.variant[0] = '\0';
     assert_true(bench_result_matches(&own, &peer));
+    strcpy(own.object, "tree");
+    strcpy(peer.object, "tree");
+    strcpy(own.bench, "scan");
+    strcpy(peer.bench, "scan");
+    strcpy(own.variant, "after load");
+    strcpy(peer.variant, "after updates");
+    assert_false(bench_result_matches(&own, &peer)); /* a peer of the ordered map has the same points */
+    strcpy(peer.variant, "after load");
+    assert_true(bench_result_matches(&own, &peer));
 }
 
 static void titles_say_what_was_done(void **state) {

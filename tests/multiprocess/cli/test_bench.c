@@ -400,6 +400,29 @@ static bool test_transaction_peer(const char *remo, const char *bench) {
     return skipped > 0;
 }
 
+/* The peer with an ordered map measures the points of the same names, or is skipped. */
+static void test_map_peer(const char *remo, const char *bench, unsigned own_count, unsigned peer_count) {
+    struct outcome outcome;
+    unsigned own = 0, measured = 0, skipped = 0;
+    run(&outcome, "%s bench %s --peers --keys 1000 --window 100 --zipf 0 --seconds 0.05 --json", remo, bench);
+    check(outcome.status == 0, "status %d: %s", outcome.status, outcome.errors);
+    for (char *line = strtok(outcome.output, "\n"); line; line = strtok(NULL, "\n")) {
+        json_t *object = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
+        const char *peer = json_string_value(json_object_get(object, "peer"));
+        bool has_figure = has_number(object, "ops_per_s")
+                          && json_integer_value(json_object_get(object, "keys")) == 1000
+                          && json_string_value(json_object_get(object, "variant"));
+        check(object && !json_object_get(object, "error"), "%s", line);
+        check(!peer || strcmp(peer, "lmdb") == 0, "not a peer with an ordered map: %s", line);
+        own += !peer && has_figure;
+        measured += peer && has_figure;
+        skipped += json_is_string(json_object_get(object, "skipped"));
+        json_decref(object);
+    }
+    check(own == own_count && measured == (skipped ? 0 : peer_count),
+          "%s: %u figures of Remo, %u of LMDB, %u skipped", bench, own, measured, skipped);
+}
+
 /* A server is measured over each transport, and the line names the transport. */
 static int test_peers(const char *remo) {
     static const char *const peers[] = {"redis", "memcached"}, *const transports[] = {"unix", "tcp"};
@@ -408,6 +431,9 @@ static int test_peers(const char *remo) {
     test_peer_fails(remo);
     skipped_programs = test_call_peers(remo) + test_transaction_peer(remo, "tatp");
     (void)test_transaction_peer(remo, "smallbank");
+    test_map_peer(remo, "tree", 5, 3);
+    test_map_peer(remo, "scan", 2, 2);
+    test_map_peer(remo, "ycsb", 6, 6);
     run(&outcome, "%s bench kv --peers --keys 1000 --reads 50 --window 3 --zipf 0 --seconds 0.001 --json",
         remo);
     check(outcome.status == 0, "status %d: %s", outcome.status, outcome.errors);
