@@ -342,7 +342,7 @@ static int expect_few_nodes(struct remo_tree *tree) {
     CHECK(check_shape(tree, &shape) == 0);
     CHECK_EQUAL(shape.entries, 0);
     CHECK_EQUAL(shape.leaves, 1);
-    CHECK_EQUAL(tree->own->free_count, tree->node_count - 1);
+    CHECK_EQUAL(count_unused(tree), tree->node_count - 1);
     return 0;
 }
 
@@ -459,7 +459,7 @@ static int count_nodes(struct remo_node *node, const struct fill *of, struct rem
     CHECK(open_tree(node, options, &tree) == 0);
     if (remo_node_rank(node) == 0) {
         CHECK(insert_fixed(tree, of) == 0);
-        atomic_store(&shared->count, options->nodes - tree->own->free_count);
+        atomic_store(&shared->count, options->nodes - count_unused(tree));
     }
     CHECK(close_tree(tree) == 0);
     options->nodes = atomic_load(&shared->count);
@@ -950,8 +950,8 @@ static int full(struct remo_node *node, void *ctx) {
 
 /* The last change before the delay has split a node. */
 static int split_node(struct remo_tree *tree, uint32_t *count) {
-    uint32_t unused = tree->own->free_count;
-    for (char key[8]; tree->own->free_count == unused; ++*count) {
+    uint32_t unused = count_unused(tree);
+    for (char key[8]; count_unused(tree) == unused; ++*count) {
         snprintf(key, sizeof key, "%04u", *count);
         CHECK_OK(change_number(tree, remo_tree_insert, key, 1 + *count));
     }

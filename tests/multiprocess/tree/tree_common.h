@@ -153,25 +153,41 @@ static inline int walk(struct remo_tree *tree, uint32_t object, uint32_t depth, 
     return 0;
 }
 
-/* Check the tree of this owner while nothing changes it: each node is in use once, or unused. */
-static inline int check_shape(struct remo_tree *tree, struct shape *ret_shape) {
-    struct shape shape = {0};
+static inline uint32_t count_unused(struct remo_tree *tree) {
+    if (remo__mutex_lock(tree->node, &tree->own->mutex, REMO_FOREVER) != 0)
+        abort();
+    uint32_t count = tree->own->free_count;
+    remo__mutex_unlock(tree->node, &tree->own->mutex);
+    return count;
+}
+
+/* The mutex is held: handlers have changed what this thread reads. */
+static inline int check_nodes(struct remo_tree *tree, struct shape *shape) {
     struct tree_bytes low = {"", 0};
     const struct tree_bytes *high = NULL;
+    uint32_t kept = 0;
     for (uint32_t i = 0; i < tree->owner_count; i++)
         if (tree->owners[i] == tree->node->rank) {
             low = i > 0 ? tree->boundaries[i - 1] : low;
             high = i + 1 < tree->owner_count ? &tree->boundaries[i] : NULL;
         }
-    CHECK(walk(tree, TREE_ROOT, 0, low, high, &shape) == 0);
-    CHECK_EQUAL(shape.inner + shape.leaves + tree->own->free_count, tree->node_count);
-    uint32_t kept = 0;
+    CHECK(walk(tree, TREE_ROOT, 0, low, high, shape) == 0);
+    CHECK_EQUAL(shape->inner + shape->leaves + tree->own->free_count, tree->node_count);
     for (uint32_t i = 0; i < tree->node_count; i++)
         kept += tree->own->kept[i] != NULL;
-    CHECK_EQUAL(kept, shape.inner);
+    CHECK_EQUAL(kept, shape->inner);
+    return 0;
+}
+
+/* Check the tree of this owner while nothing changes it: each node is in use once, or unused. */
+static inline int check_shape(struct remo_tree *tree, struct shape *ret_shape) {
+    struct shape shape = {0};
+    CHECK_OK(remo__mutex_lock(tree->node, &tree->own->mutex, REMO_FOREVER));
+    int result = check_nodes(tree, &shape);
+    remo__mutex_unlock(tree->node, &tree->own->mutex);
     if (ret_shape)
         *ret_shape = shape;
-    return 0;
+    return result;
 }
 
 static inline void clear_shared(void) {
