@@ -129,8 +129,8 @@ run 'after 1000 changes the row has 500500
 after 1000 changes the copy has 500500' 2 "$outbox"
 run 'version 1001 is the last' 3 "$shard_map"
 run 'version 6 is the last' 1 "$shard_map" 5
-run 'node 0 made 21 scans: no sensor was ahead of the one before it' 3 "$sensors" 320
-run 'node 0 made 2 scans: no sensor was ahead of the one before it' 1 "$sensors" 5
+run 'no sensor was ahead of the one before it in 20 scans' 3 "$sensors" 320
+run 'no sensor was ahead of the one before it in 1 scans' 1 "$sensors" 5
 run 'node 0 received 20000 lines from 2 nodes' 3 "$poll"
 run 'node 0 received 0 lines from 0 nodes' 1 "$poll" 5
 # A sender waits until node 0 has opened its ring.
