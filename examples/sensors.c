@@ -1,8 +1,8 @@
 /* sensors.c - a log of readings, ordered by sensor and number. Each node inserts the readings of one sensor.
  *     remo run -n 3 -- ./sensors [READINGS]
- * Each node owns the keys of its sensor, so an insertion takes no network operation. A sensor inserts a
- * reading only after the sensor before it has inserted the one of this number. So at each instant, no sensor
- * is ahead of the one before it. Each scan of all sensors verifies this. */
+ * Each node owns the keys of its sensor, so an insertion takes no network operation. A sensor inserts reading
+ * k only after the previous sensor has inserted reading k. So at each instant, no sensor has more readings
+ * than the previous one. Each scan of all sensors verifies this. */
 #include <errno.h>
 #include <remo/remo.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@ struct log {
     char buffer[1 << 20]; /* of a scan */
 };
 
-struct key { /* the sensor, and the number of the reading, big-endian: keys are in the order of numbers */
+struct key { /* the sensor and the number of the reading, big-endian: so keys are in the order of numbers */
     unsigned char sensor, number[3];
 };
 
@@ -52,17 +52,19 @@ static int scan(struct log *log) {
         counts[((const struct key *)entry.key.data)->sensor]++;
     for (uint32_t i = 1; rc == 0 && i < remo_node_size(log->node); i++)
         log->faults += counts[i] > counts[i - 1];
+    log->faults += rc == 0 && !result.is_complete;
     log->scans++;
     return rc;
 }
 
+/* Insert a reading, after the previous sensor has inserted its reading of the same number. */
 static int insert(struct log *log, uint32_t sensor, uint32_t number) {
-    double value = 20 + 0.01 * (number % 100);
+    double value = 20 + 0.01 * (number % 100), other;
     struct key mine = key_of(sensor, number), before = key_of(sensor - 1, number);
     size_t bytes;
     int rc = sensor == 0 ? 0 : -ENOENT;
     while (rc == -ENOENT) {
-        rc = remo_tree_get(log->tree, &before, sizeof before, &value, sizeof value, &bytes);
+        rc = remo_tree_get(log->tree, &before, sizeof before, &other, sizeof other, &bytes);
         usleep(rc == -ENOENT ? 20 : 0);
     }
     return rc ? rc : remo_tree_insert(log->tree, &mine, sizeof mine, &value, sizeof value);
@@ -77,8 +79,8 @@ int main(int argc, char **argv) {
         rc = insert(&log, remo_node_rank(log.node), i);
         rc = rc || i % 16 != 0 ? rc : scan(&log);
     }
-    rc = rc ? rc : remo_barrier_wait(log.end, REMO_FOREVER); /* all may close */
-    if (rc == 0 && remo_node_rank(log.node) == 0)
+    rc = rc ? rc : remo_barrier_wait(log.end, REMO_FOREVER); /* before any node closes */
+    if (rc == 0 && log.faults == 0 && remo_node_rank(log.node) == 0)
         printf("no sensor was ahead of the one before it in %llu scans\n", (unsigned long long)log.scans);
     if (rc != 0 || log.faults > 0)
         fprintf(stderr, "sensors: %s: %s\n", remo_error_name(rc),

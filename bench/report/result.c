@@ -216,8 +216,8 @@ static bool counts_match(uint64_t a, uint64_t b) {
 int bench_result_matches(const struct bench_result *a, const struct bench_result *b) {
     /* A server's one client compares with each node, so kv ignores `active`. */
     bool compare_active = strcmp(a->bench, "kv") != 0;
-    /* The peers with calls have only the points without a variant. Peers of the ordered map have points of
-     * the same names. */
+    /* The peers with calls have only the points without a variant. The peers of the ordered map have
+     * points with the same names. */
     bool compare_variant = strcmp(a->bench, "rpc") == 0 || strcmp(a->object, "tree") == 0;
     return strcmp(a->bench, b->bench) == 0 && texts_match(a->object, b->object)
            && counts_match(a->bytes, b->bytes) && counts_match(a->window, b->window)

@@ -1,5 +1,5 @@
-/* keys.c - numbers of keys, uniform and skewed (keys.h). Skewed numbers are drawn in advance: a draw takes as
- * long as a get. */
+/* keys.c - numbers of keys, uniform and skewed (keys.h). Skewed numbers are drawn in advance, because
+ * a draw takes as long as a get. */
 #include "bench/tree/keys.h"
 
 #include <errno.h>

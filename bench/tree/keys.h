@@ -12,7 +12,7 @@
 #define TREE_SCAN_ENTRIES 5000u  /* of a scan */
 #define TREE_KEYS_MAX UINT32_MAX /* numbers of keys are stored in 32 bits */
 
-/* The numbers of the keys that are always present are from 0 to count - 1. */
+/* The keys with numbers 0 to count - 1 are always present. */
 struct tree_keys {
     uint64_t count;
     double theta;    /* 0: the numbers are uniform */
@@ -27,7 +27,7 @@ struct tree_record {
 /* A thread or a process that draws numbers. */
 struct tree_drawer {
     struct remo__random *random;
-    uint32_t next; /* index of the next one of the draws */
+    uint32_t next; /* index of the next draw */
 };
 
 static inline uint64_t tree_big_endian(uint64_t value) {
@@ -54,12 +54,13 @@ static inline bool tree_value_belongs(uint64_t key, uint64_t value) {
 /* Prepare draws of skew `theta`; 0 is uniform. `seed` differs between processes. Returns 0 or -ENOMEM. */
 int tree_keys_prepare(struct tree_keys *keys, uint64_t count, double theta, uint64_t seed);
 void tree_keys_release(struct tree_keys *keys);
-/* Begin to draw, at a random place. */
+/* Begin to draw, at a random index. */
 void tree_drawer_begin(struct tree_drawer *drawer, struct remo__random *random);
 /* Draw the number of a key, skewed if `is_skewed`. */
 uint64_t tree_draw(const struct tree_keys *keys, struct tree_drawer *drawer, bool is_skewed);
 
-/* Return the number of the `index`-th key that a worker inserts. No other one of `workers` inserts it. */
+/* Return the number of the `index`-th key that a worker inserts. No other
+ * worker inserts it. `workers` is their number. */
 static inline uint64_t tree_new_number(const struct tree_keys *keys, uint64_t index, uint64_t workers,
                                        uint64_t worker) {
     return keys->count + index * workers + worker;

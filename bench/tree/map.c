@@ -1,5 +1,5 @@
 /* map.c - the tree of the benchmarks (map.h). Keys and values have 8 bytes. Nodes insert their own keys in
- * the order of numbers, which is random for the tree. */
+ * the order of numbers, which is a random order of keys. */
 #include "bench/tree/map.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@
 #define KEYS_SIMULATED 2000u
 #define NODE_BYTES 4096u
 #define ENTRY_BYTES 22u  /* of a node: key, value, their sizes and a slot */
-#define FULL_PERCENT 45u /* of a node, at least, on average */
+#define FULL_PERCENT 45u /* the least average fill of a node */
 #define NODES_MIN 64u    /* for inner nodes, and for uneven shares of few keys */
 #define CHECK_ENTRIES 4096u
 #define SCANNED_BYTES (4 + sizeof(struct tree_record)) /* of an entry in the buffer of a scan */

@@ -16,7 +16,7 @@ struct tree_map {
     uint32_t nodes;      /* of the tree of each owner */
 };
 
-/* Return the number of keys, by --keys or the fabric. */
+/* Return the number of keys: --keys, or the default of the fabric. */
 uint64_t tree_map_count_keys(const struct bench_options *options);
 /* Return how many nodes operate: all, or --active. */
 uint32_t tree_map_active(const struct bench_options *options);
@@ -27,7 +27,7 @@ int tree_map_open(struct bench_job *job, struct tree_map *map, uint64_t extra);
 void tree_map_close(struct tree_map *map);
 /* Each node inserts its keys. `theta`: the skew of skewed draws, 0 if there are none. */
 int tree_map_load(struct bench_job *job, struct tree_map *map, double theta);
-/* Check all entries, at node 0: the keys of the population, and no other ones. */
+/* At node 0, check all entries: the tree has the keys of the population and no others. */
 int tree_map_check(struct bench_job *job, const struct tree_map *map);
 
 /* Operations on the key of a number. Errors: those of the tree; -EIO: a value does not belong to its key. */

@@ -13,7 +13,7 @@ enum mix_op { MIX_READ, MIX_UPDATE, MIX_INSERT, MIX_SCAN, MIX_MODIFY, MIX_OPS };
 struct mix {
     const char *name;
     uint8_t percents[MIX_OPS];
-    bool reads_latest; /* reads prefer keys that have been inserted last */
+    bool reads_latest; /* reads prefer the keys that were inserted last */
 };
 
 extern const struct mix mixes[MIXES];

@@ -1,5 +1,5 @@
 /* scan.c - scans of a tree whose owners are all nodes: from a random key on, the next 5000 entries (--window)
- * in the order of keys. An operation is one entry. The first point runs after the population, the second one
+ * in the order of keys. An operation is one entry. The first point runs after the population, the second
  * after random updates. Both leave records in the logs of the leaves, which readers apply: about half of the
  * room of a log is full. Each scan is checked, outside the measured time. */
 #include <errno.h>
@@ -117,7 +117,7 @@ static int scan_operate(struct bench_thread *thread, uint64_t operations) {
     return rc;
 }
 
-/* The copy of a leaf at a random place, for the share of a leaf that an entry takes. */
+/* The time to copy the used nodes, each at a random place, per entry. */
 static double scan_limit(struct bench_job *job, char ret_name[LIMIT_NAME_BYTES]) {
     const struct tree_map *map = job->state;
     uint64_t arena_bytes, used = map->nodes - map->tree->own->free_count;

@@ -14,7 +14,7 @@ static const char get[] = "get", update[] = "update", insert_remove[] = "insert,
 
 static uint32_t add_points(const struct bench_options *options, struct bench_point *points, double zipf) {
     static const char *const variants[] = {get, update, insert_remove, get_local, update_local};
-    uint32_t count = zipf > 0 ? 2 : 5; /* skewed ones: get and update */
+    uint32_t count = zipf > 0 ? 2 : 5; /* skewed keys: get and update only */
     for (uint32_t i = 0; i < count; i++) {
         points[i] = (struct bench_point)BENCH_POINT_DEFAULT;
         points[i].variant = variants[i];

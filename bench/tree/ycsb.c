@@ -10,7 +10,7 @@
 #include "bench/tree/map.h"
 #include "bench/tree/mix.h"
 
-/* Room for keys that a thread inserts in one second, more than an insert in 20 operations can reach. */
+/* Room for the keys that a thread inserts in one second: more than it can, with 5 % of inserts. */
 #define INSERTS_MAPPED 250000u
 #define INSERTS_NETWORK 25000u
 #define WARM_UP_SECONDS 0.2

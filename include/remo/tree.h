@@ -1,37 +1,45 @@
 /* tree.h - an ordered map from byte strings to byte strings, divided by ranges of keys over its owners.
  *
- * Model:   keys are in the order of memcmp, a prefix before longer keys. Each owner holds one range of keys
- *          in a B+-tree. A change runs at the owner of its key. A scan returns the entries of a range of
- *          keys as of one instant, also if they have several owners.
- * Layout:  the nodes of an owner's tree are the versioned objects (versioned.h) of that owner, of node_bytes
- *          bytes. The root has index 0 for ever. A node has the limits of its range of keys (fences), and
- *          sorted entries, each with 6 bytes of its own. A split, a merge or another change of several nodes
- *          is one commit. Network memory: that of the versioned objects. Private memory of an owner: a copy
- *          of each inner node, and 34 nodes. Private memory of each thread that reads: up to 1024 inner
- *          nodes; and 16 nodes for each get or scan of its tasks at the same time.
- * Cost:    at other nodes than the owner, outside mapped memory. An object is read as in versioned.h: 1 read,
- *          2 the first time. The thread keeps inner nodes that it has read.
- *          - get: 1 object, the leaf. If the leaf has been split or merged, or was never read: also 1 inner
- *            node for each level, and the leaf again;
- *          - insert, update, upsert, remove: 1 call (rpc.h); at the owner no network operation;
- *          - scan of one owner: 1 read of the version, and the leaves, 15 at the same time, all below one
- *            parent. If inner nodes that the thread kept do not lead to a leaf: 1 inner node for each level;
- *          - scan of n owners, which are all owners of keys of the range: 2n reads of versions instead. With
- *            a limit, a scan begins with the first owner only, and often ends there. If versions change
- *            between the reads in three attempts: 1 call and 1 post more for each owner that changes. The
- *            reads of versions, and these calls, follow each other.
- * Order:   linearizable: all calls. A scan takes effect at one instant for all its owners.
- *          While a scan of several owners needs the versions not to change, it delays the changes of owners,
- *          for 100 ms at most. The delays of several scans may follow each other.
- * Failure: if an owner fails, its keys are lost: calls for them return -EHOSTDOWN. A change that ends with
- *          -ETIMEDOUT or -EHOSTDOWN was made once, or will be, or was not made. Gets and scans continue while
- *          an owner is paused, as the reads of versioned objects do. Changes at it time out.
+ * Model:   keys are in the order of memcmp; a prefix is before longer keys. Each owner holds one range of
+ *          keys in a B+-tree. The owner of a key executes the changes of that key. A scan returns the
+ *          entries of a range of keys as of one instant, even if the range has several owners.
+ * Use:     open the tree on all participants; remo_channel_wait; then get, change and scan from any of them.
+ *          See examples/sensors.c.
+ * Layout:  the nodes of an owner's tree are versioned objects (versioned.h) of that owner, of node_bytes
+ *          bytes each. The root always has index 0. A node contains a header of 12 bytes, the limits of its
+ *          range of keys (fences), and sorted entries, each with 6 bytes of overhead. A split, a merge or any
+ *          other change of several nodes is one commit.
+ *          Network memory: that of the versioned objects, with the default log_bytes, and of rpc (rpc.h).
+ *          Private memory, besides theirs: of an owner, a copy of each inner node, 34 nodes, and 12 bytes
+ *          for each of `nodes`; of each thread that reads, up to 1024 inner nodes, and 16 nodes for each get
+ *          or scan that its tasks run at the same time.
+ * Cost:    network operations, where memory is not mapped. At the owner itself there are none. Reading a
+ *          node of the tree takes 1 read, 2 the first time, and 3 after a move (versioned.h). Each thread
+ *          caches the inner nodes that it reads.
+ *          - get: 1 node, the leaf; also each inner node on the path that is not cached. If the cached nodes
+ *            lead to a wrong leaf, after a split or a merge: all nodes on the path, again;
+ *          - insert, update, upsert, remove: 1 call (rpc.h), which is repeated while scans delay the change;
+ *          - scan of one owner: 1 read of the version, and the leaves, up to 15 below one parent at the same
+ *            time. If the inner nodes are not cached, or lead to a wrong leaf: also 1 node for each level;
+ *          - scan of a range of n owners: 2n reads of versions instead of 1. With a limit, a scan tries the
+ *            first owner alone, which often suffices. If versions change between the reads in three
+ *            attempts: also 1 call and 1 post for each owner whose version changes. The reads of versions
+ *            and these calls run one after another.
+ * Order:   all calls are linearizable. A scan takes effect at one instant for all its owners.
+ *          If the versions change in three attempts, a scan of several owners delays the changes of these
+ *          owners, for 100 ms at most. The delays of several scans may follow one another.
+ * Failure: if an owner fails, its keys are lost: calls for them return -EHOSTDOWN. If an owner has closed the
+ *          tree, they return -ENOTCONN. After -ETIMEDOUT or -EHOSTDOWN the outcome of a change is unknown:
+ *          the owner may have made it, or may still make it, once.
+ *          While an owner is paused, changes of its keys time out. Gets and scans continue, as reads of
+ *          versioned objects do: on ofi they wait for the owner, and can time out. A scan of several owners
+ *          may wait op_timeout_ns / 8 for an owner that pauses during the scan.
  * Caches:  without hardware coherence (region.h) open returns -EOPNOTSUPP.
- * Threads: any. The changes of an owner run one at a time, each as a SHORT handler (rpc.h) or in the calling
- *          thread. Do not use the tree in SHORT handlers.
+ * Threads: any. An owner executes one change at a time, in a SHORT handler (rpc.h) or in the calling thread.
+ *          SHORT handlers and `done` functions must not use the tree.
  * Source:  ROMe, SPAA 2024: a B-link tree of objects with a base and a log. Differs in: a split is one
- *          commit, so nodes need no link to their neighbour; a scan reads one version; merges; several
- *          owners. docs/internals/tree.md describes the protocol.
+ *          commit, so nodes need no link to their neighbour; a scan reads one version; nodes merge; a tree
+ *          has several owners. docs/internals/tree.md describes the protocol.
  */
 #pragma once
 
@@ -52,49 +60,55 @@ struct remo_tree_key {
 struct remo_tree_options {
     struct remo_nodeset participants; /* empty: the parent's */
     struct remo_nodeset owners;       /* participants that hold keys; empty: all */
-    /* The first keys of all owners but the first, in the order of owners: ascending, one less than owners, at
-     * most key_bytes_max bytes each. NULL: the first 8 bytes, as a big-endian number, are divided evenly. */
+    /* The first key of each owner except the first, in the order of the owners' ranks: ascending, and at most
+     * key_bytes_max bytes each. The keys are copied. NULL: the values of a key's first 8 bytes,
+     * as a big-endian number, are divided evenly among the owners. */
     const struct remo_tree_key *boundaries;
     uint32_t nodes;      /* nodes of each owner's tree: 1 to 2^23; default 1024 */
     uint32_t node_bytes; /* 512 to 32768; default 4096 */
-    /* With value_bytes_max, at most an eighth of node_bytes, and 4090. Default 64. */
+    /* At most REMO_TREE_KEY_BYTES_MAX; default 64. The sum of key_bytes_max and value_bytes_max is at most
+     * node_bytes / 8, and at most 4090. */
     uint32_t key_bytes_max;
-    uint32_t value_bytes_max; /* default 256 */
-    /* Extents for earlier versions, as in versioned.h: at least 34. Default: `nodes` / 4 + 64. */
+    uint32_t value_bytes_max; /* at most REMO_TREE_VALUE_BYTES_MAX; default 256 */
+    /* Extents for earlier versions (versioned.h), which scans read: 34 to 2^24 - `nodes`. Default:
+     * `nodes` / 4 + 64. */
     uint32_t retain;
 };
 
 /* Open the tree `name` below `parent`; `options` may be NULL. The options are the same on every participant.
  * Does not wait for peers to open.
  * Errors:
- *   -EINVAL  an option is out of range, or the boundaries do not ascend
+ *   -EINVAL  `parent` or `ret_tree` is NULL, an option is out of range, or the boundaries do not ascend
  *   others   those of remo_versioned_open and remo_rpc_open
- * If the options differ, remo_channel_wait and all calls return -EPROTO. */
+ * If the options of two participants differ, remo_channel_wait and all calls return -EPROTO. */
 REMO_API int remo_tree_open(struct remo_channel *parent, const char *name,
                             const struct remo_tree_options *options, struct remo_tree **ret_tree);
-/* Close the tree. This node's keys are lost for all participants. NULL has no effect. */
+/* Close the tree. This node's keys are lost for all participants: calls for them return -ENOTCONN. NULL has
+ * no effect. */
 REMO_API void remo_tree_close(struct remo_tree *tree);
 REMO_API struct remo_channel *remo_tree_channel(struct remo_tree *tree);
-/* Return the owner of a key. */
+/* Return the rank of the owner of a key, whether the key is present or not. */
 REMO_API uint32_t remo_tree_owner(const struct remo_tree *tree, const void *key, size_t key_bytes);
 
-/* Copy the value of `key` to `value`. *ret_value_bytes is its size, also after -EMSGSIZE.
+/* Copy the value of `key` to `value`. *ret_value_bytes is its size, also after -EMSGSIZE. Blocks as
+ * remo_versioned_read does.
  * Errors:
- *   -ENOENT    there is no such key
+ *   -ENOENT    the key is absent
  *   -EMSGSIZE  the value has more than `value_cap` bytes
  *   -EINVAL    an argument is NULL, or the key is longer than key_bytes_max
  *   others     those of remo_versioned_read */
 REMO_API int remo_tree_get(struct remo_tree *tree, const void *key, size_t key_bytes, void *value,
                            size_t value_cap, size_t *ret_value_bytes);
 /* Change the entry of a key: insert requires that the key is absent, update and remove that it is present.
+ * upsert inserts an absent key and updates a present one. Blocks until the owner has replied.
  * Errors:
  *   -EEXIST     insert: the key is present
  *   -ENOENT     update, remove: the key is absent
- *   -ENOSPC     the owner has no free node; removals and updates of the same size still work
+ *   -ENOSPC     the owner has no free node; removals, and updates by a value of the same size, still succeed
  *   -EINVAL     an argument is NULL, or the key or the value is too long
- *   -EBUSY      for op_timeout_ns, scans have delayed the change; it was not made
- *   -ETIMEDOUT  the owner did not answer for op_timeout_ns (see Failure)
- *   -ENOMEM     also: no memory at the owner; the change was not made
+ *   -EBUSY      scans delayed the change for op_timeout_ns; it was not made
+ *   -ETIMEDOUT  the owner did not reply for op_timeout_ns (see Failure)
+ *   -ENOMEM     also: the owner has no memory; the change was not made
  *   others      those of remo_rpc_call */
 REMO_API int remo_tree_insert(struct remo_tree *tree, const void *key, size_t key_bytes, const void *value,
                               size_t value_bytes);
@@ -104,36 +118,40 @@ REMO_API int remo_tree_upsert(struct remo_tree *tree, const void *key, size_t ke
                               size_t value_bytes);
 REMO_API int remo_tree_remove(struct remo_tree *tree, const void *key, size_t key_bytes);
 
-/* A range of keys. Zero: all. */
+/* The present keys k with from <= k < to. A zeroed struct is the range of all keys. */
 struct remo_tree_range {
-    struct remo_tree_key from; /* the first key; data NULL: from the first one of the tree */
-    struct remo_tree_key to;   /* the key after the last; data NULL: to the last one of the tree */
-    uint64_t limit;            /* entries; 0: no limit */
+    struct remo_tree_key from; /* data NULL: begin at the first key of the tree */
+    struct remo_tree_key to;   /* data NULL: end after the last key of the tree */
+    uint64_t limit;            /* the maximum number of entries; 0: no limit */
 };
 
 /* The entries that a scan has copied. */
 struct remo_tree_result {
     uint64_t entries;
-    size_t bytes;    /* of the buffer that are used */
-    int is_complete; /* 0: the buffer or the limit ended the scan; continue after the last key */
+    size_t bytes;    /* used in the buffer */
+    int is_complete; /* 0: the buffer or the limit ended the scan before the end of the range */
 };
 
 struct remo_tree_entry {
-    struct remo_tree_key key, value; /* in the buffer */
+    struct remo_tree_key key, value; /* both point into the buffer */
 };
 
-/* Copy the entries of a range, in ascending order, to `buffer` of `cap` bytes, as of one instant. An entry
- * takes 4 bytes, the key and the value. After an error the contents of the buffer are undefined.
+/* Copy the entries of a range, in ascending order, to `buffer` of `cap` bytes, as of one instant. `range` may
+ * be NULL: all keys. An entry takes 4 bytes more than its key and value. To continue an incomplete scan, as
+ * of a later instant, set `from` to the last key with a zero byte appended. This key too must not exceed
+ * key_bytes_max. Blocks as remo_versioned_read does, and repeats attempts for op_timeout_ns. After an error
+ * the contents of the buffer are undefined.
  * Errors:
  *   -EMSGSIZE   the first entry does not fit into the buffer
- *   -ETIMEDOUT  also: for op_timeout_ns the owners have changed so much that no version was retained during
- *               the scan: use a larger `retain`, or a smaller range
- *   -EINVAL     an argument is NULL, or `from` is after `to`
+ *   -ETIMEDOUT  also: for op_timeout_ns an owner had not opened the tree, or owners changed so fast that no
+ *               attempt succeeded: use a larger `retain`, or a smaller range
+ *   -EINVAL     `tree`, `buffer` or `ret_result` is NULL, `from` is after `to`, or one of them is longer than
+ *               key_bytes_max
  *   others      those of remo_versioned_read and remo_rpc_call */
 REMO_API int remo_tree_scan(struct remo_tree *tree, const struct remo_tree_range *range, void *buffer,
                             size_t cap, struct remo_tree_result *ret_result);
-/* Step through the buffer of a scan: set *entry to the next entry; *offset is 0 at first. Returns 0 after the
- * last one. */
+/* Step through the buffer of a scan: set *ret_entry to the next entry and return 1, or return 0 after the
+ * last entry. Set *offset to 0 before the first call. */
 REMO_API int remo_tree_result_next(const void *buffer, const struct remo_tree_result *result, size_t *offset,
                                    struct remo_tree_entry *ret_entry);
 

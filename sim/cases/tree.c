@@ -1,6 +1,7 @@
-/* tree.c - an ordered map whose nodes have room for two or three entries, so four keys split and merge them.
- * All keys are one object; each call is a transaction on it: a scan reads its keys at one instant. Further
- * keys, which the set-up inserts, do not change. Each scan of all keys must return them. */
+/* tree.c - an ordered map whose leaves have room for two or three entries, so four keys split and merge them.
+ * For the checker, the four keys are one object, and each call is a transaction on it: a scan reads its keys
+ * at one instant. The set-up inserts fixed keys, which never change. Each scan of all keys must return
+ * them. */
 #include <errno.h>
 #include <remo/tree.h>
 #include <string.h>
@@ -11,7 +12,7 @@
 #define STEP(step, key, value) ((uint64_t)(step) << 12 | (uint64_t)(key) << 8 | (uint64_t)(value))
 #define SCAN UINT64_C(0)
 #define SCAN_MIDDLE UINT64_C(1) /* keys 1 and 2 */
-#define READ_FIXED UINT64_C(2)  /* all fixed keys, which the history does not have */
+#define READ_FIXED UINT64_C(2)  /* get all fixed keys, which the history does not contain */
 #define CALLS_MAX 8u
 #define OWNER 0u
 #define VALUE_BYTES_MAX 24u
@@ -46,7 +47,7 @@ static void open_tree(void *state, struct remo_node *node, uint32_t rank) {
     open_with(state, node, rank, &options);
 }
 
-/* Each of two owners has two of the keys, and has room for one of them until a leaf splits. */
+/* Each of two owners has two of the keys. Its leaf has room for one of them; the other splits the leaf. */
 static void open_owners(void *state, struct remo_node *node, uint32_t rank) {
     static const struct remo_tree_key boundary = {"c", 1};
     struct remo_tree_options options = {.boundaries = &boundary,
@@ -76,8 +77,8 @@ static void open_frozen(void *state, struct remo_node *node, uint32_t rank) {
     open_with(state, node, rank, &options);
 }
 
-/* A leaf has room for two entries, the root for eight children. There are six leaves, and nine with three of
- * the keys: then the root splits. */
+/* A leaf has room for two entries, the root for eight children. The fixed keys fill six leaves. With three of
+ * the keys there are nine leaves, and the root splits. */
 static void open_levels(void *state, struct remo_node *node, uint32_t rank) {
     struct remo_tree_options options = {
         .nodes = 15, .node_bytes = 100, .key_bytes_max = 1, .value_bytes_max = VALUE_BYTES_MAX, .retain = 12};
@@ -90,7 +91,7 @@ static void close_tree(void *state, uint32_t rank) {
     remo_tree_close(((struct tree_state *)state)->trees[rank]);
 }
 
-/* The value of a number: equal bytes. Returns the number. */
+/* Return the number of a value, which consists of equal bytes. */
 static uint64_t number_of(const struct tree_state *s, const unsigned char *value, size_t bytes) {
     sim_require(bytes == s->value_bytes, "a value of %zu bytes", bytes);
     for (uint32_t i = 1; i < bytes; i++)
@@ -117,7 +118,7 @@ static int do_step(const struct tree_state *s, uint32_t rank, uint64_t step, uin
     return rc;
 }
 
-/* Scan keys of the range. *ret_result has the outcomes of reads of keys [first, end). */
+/* Scan keys of the range. Add the outcomes of reads of keys [first, end) to *ret_result. */
 static int do_scan(const struct tree_state *s, uint32_t rank, const struct remo_tree_range *range,
                    uint32_t first, uint32_t end, uint64_t *ret_result) {
     unsigned char buffer[512];
@@ -190,7 +191,7 @@ static void call(struct tree_state *s, uint32_t rank, uint64_t step) {
         return;
     }
     bool is_owners =
-        rc == -ENOMEM && (sim_hurt(0) || sim_hurt(1)); /* the owner replied with its own failure */
+        rc == -ENOMEM && (sim_hurt(0) || sim_hurt(1)); /* the owner replied with its own error code */
     sim_require(is_owners || sim_excused(rank, SIM_ANY, rc), "step %llx: %d (%s)", (unsigned long long)step,
                 rc, remo_last_error());
     if (is_scan || step >> 12 == TX_READ)
@@ -284,8 +285,8 @@ const struct sim_case sim_case_tree_owners = {.object = "tree",
                                               .oracle = &oracle_tx,
                                               .relies_on_end = true};
 
-/* Changes are so frequent that scans delay them. Two of six changes of node 0 split a leaf, in succession,
- * and two merge leaves. */
+/* Changes are so frequent that scans delay them. Of the six changes of node 0, two in succession split a
+ * leaf, and two merge leaves. */
 static void frozen_body(void *state, uint32_t rank, uint32_t thread) {
     enum { ROUNDS = 3, CHANGES = 6 };
     static const uint64_t owner[CHANGES] = {STEP(TX_PUT, 0, 1),    STEP(TX_PUT, 1, 2),
@@ -339,7 +340,8 @@ const struct sim_case sim_case_tree_levels = {.object = "tree",
                                               .oracle = &oracle_tx,
                                               .relies_on_end = true};
 
-/* The index of the leaf that had key 2 is used again for greater keys, while key 2 is in another leaf. */
+/* The index of the leaf that contained key 2 is used again for greater keys, while another leaf contains key
+ * 2. */
 static void reuse_body(void *state, uint32_t rank, uint32_t thread) {
     static const uint64_t owner[] = {STEP(TX_PUT, 0, 1), STEP(TX_PUT, 1, 2),    STEP(TX_PUT, 2, 3),
                                      STEP(TX_PUT, 3, 4), STEP(TX_DELETE, 2, 0), STEP(TX_DELETE, 3, 0),

@@ -1,5 +1,6 @@
-/* change.c - changes, at the node that makes them: at the owner of the key, or by one call to it.
- * Invariant: only a change that the owner has delayed is repeated, because it was not made. */
+/* change.c - changes, at the calling node: applied at once if it owns the key, otherwise by a call to the
+ * owner. Invariant: a change is repeated only if the owner has delayed it, and so has not made it.
+ * docs/internals/tree.md describes the protocol. */
 #include <string.h>
 
 #include "systems/tree/tree.h"
@@ -8,7 +9,7 @@
 
 static int fail_change(const struct remo_tree *tree, int rc, uint32_t owner) {
     switch (rc) {
-    case -EEXIST: return remo__fail_static(rc, "the tree has this key already");
+    case -EEXIST: return remo__fail_static(rc, "the tree has this key already; update or upsert it");
     case -ENOENT: return remo__fail_static(rc, "the tree has no such key");
     case -ENOSPC:
         return remo__fail_static(
@@ -28,7 +29,7 @@ static int check_value(const struct remo_tree *tree, const void *value, size_t v
     return 0;
 }
 
-/* Returns a status, or a negative code of the call. */
+/* Return the status of the handler, or a negative error of the call. */
 static int call(struct remo_tree *tree, uint32_t owner, enum tree_op op, struct tree_bytes key,
                 struct tree_bytes value) {
     char request[REMO_RPC_BYTES_MAX];
@@ -43,7 +44,7 @@ static int call(struct remo_tree *tree, uint32_t owner, enum tree_op op, struct 
                          NULL, 0, NULL, tree->node->op_timeout_ns);
 }
 
-/* Make the change once. Returns TREE_FROZEN if scans delay changes. */
+/* Try the change once. Returns TREE_FROZEN if scans delay changes. */
 static int try_change(struct remo_tree *tree, uint32_t owner, enum tree_op op, struct tree_bytes key,
                       struct tree_bytes value) {
     int rc = 0;
@@ -76,7 +77,7 @@ static int change(struct remo_tree *tree, enum tree_op op, const void *key, size
             deadline_ns = remo__deadline(tree->node->op_timeout_ns);
         else if (remo__remaining_ns(deadline_ns) == 0)
             return remo__fail(-EBUSY,
-                              "scans delay the changes of tree %s at node %u; the change was not made",
+                              "cannot change tree %s: scans delay changes at node %u; retry the change",
                               remo_channel_name(tree->channel), owner);
         remo__pause(tree->node, remo__min(deadline_ns, remo__deadline(FROZEN_PAUSE_NS)));
     }

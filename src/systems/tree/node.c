@@ -1,13 +1,14 @@
 /* node.c - implements node.h.
  * Invariant: a function that reads checks each offset and size against the node's bytes before it uses them;
- * a function that changes works on a node that this node has written itself. */
+ * a function that changes works on a copy in private memory, whose header was checked. */
 #include "systems/tree/node.h"
 
 #include <endian.h>
 #include <string.h>
 
 #define ENTRY_BYTES 4u /* of an entry without key and value */
-/* Leaves are merged only if this part of the result is free: otherwise the next insertions would split it. */
+/* Leaves with entries merge only if one part in this many stays free: otherwise a few insertions would split
+ * the result again. */
 #define MERGE_SPARE_PART 8u
 
 static struct tree_header header_of(const void *node) {
@@ -215,7 +216,7 @@ static uint32_t entry_size(const void *node, uint32_t offset) {
     return ENTRY_BYTES + load16(node, offset) + load16(node, offset + 2u);
 }
 
-/* A value of the same size is replaced in place; another one in a new entry. */
+/* A value of the same size is overwritten in place. Any other value gets a new entry. */
 bool remo__tree_node_replace(void *node, uint32_t bytes, uint32_t index, struct tree_bytes value,
                              struct tree_ranges *ret_ranges) {
     struct tree_header header = header_of(node);
@@ -298,8 +299,8 @@ void remo__tree_node_pack(void *node, uint32_t bytes, void *scratch) {
          has_high ? &high : NULL);
 }
 
-/* Return the number of entries that stay. An insertion at the end suggests ascending keys: then nearly all
- * stay, so that nodes are full. */
+/* Return the number of entries that stay. An insertion at the end suggests ascending keys: then all entries
+ * but one stay, so that nodes are full. */
 static uint32_t choose_split(const void *node, uint32_t index) {
     struct tree_header header = header_of(node);
     uint32_t all = 0, below = 0, stay = 0;
@@ -326,7 +327,7 @@ void remo__tree_node_split(void *node, void *right, uint32_t bytes, uint32_t ind
 bool remo__tree_node_merge(void *node, const void *right, uint32_t bytes, void *scratch) {
     struct tree_header mine = header_of(node), other = header_of(right);
     struct tree_bytes high, low = remo__tree_node_low(right, bytes);
-    /* the key of the first entry of an inner node is its low fence */
+    /* in an inner node, the empty key of the first entry becomes the low fence */
     uint32_t used = remo__tree_node_room(right, bytes) - remo__tree_node_free(right, bytes),
              key = mine.level > 0 ? other.low_bytes : 0,
              spare = mine.level == 0 && mine.count > 0 && other.count > 0 ? bytes / MERGE_SPARE_PART : 0;

@@ -4,9 +4,9 @@
  *         entry; slots are in the order of keys. An entry is {u16 key_bytes; u16 value_bytes; key; value}. In
  *         an inner node the value is the index of the child (u32), and the key of the first entry is empty:
  *         it stands for the low fence. Entries of a leaf have keys with low fence <= key < high fence.
- * Changes: a change of a node in private memory lists the ranges of bytes that it changes, which the owner
- *          then commits. Space of removed entries is garbage until the node is packed.
- * Checks:  a reader may find anything in a peer's memory. Functions that read a node verify each offset and
+ * Changes: a change of a node in private memory lists the ranges of bytes that it writes, which the owner
+ *          then commits. The space of removed entries is garbage until the node is packed.
+ * Checks:  a peer's memory may contain anything. Functions that read a node verify each offset and
  *          size that they use. */
 #pragma once
 
@@ -44,7 +44,7 @@ struct tree_entry {
     struct tree_bytes key, value;
 };
 
-/* A range of bytes of a node that a change has changed. */
+/* A range of bytes of a node that a change has written. */
 struct tree_range {
     uint16_t offset, bytes;
 };
@@ -59,11 +59,11 @@ int remo__tree_compare(struct tree_bytes a, struct tree_bytes b);
 
 /* ---- read ---- */
 
-/* Return whether `node` is a node of the level with valid fences. */
+/* Return whether `node` is in use, has this level, and has valid fences. */
 bool remo__tree_node_is_valid(const void *node, uint32_t bytes, uint32_t level);
 /* Return whether an entry can be inserted, replaced or removed: the header is valid. */
 bool remo__tree_node_is_changeable(const void *node, uint32_t bytes);
-/* Return whether the node can be packed, split or merged: also all entries are valid. */
+/* Return whether the node can be packed, split or merged: the header and all entries are valid. */
 bool remo__tree_node_is_whole(const void *node, uint32_t bytes);
 struct tree_bytes remo__tree_node_low(const void *node, uint32_t bytes);
 /* Return false if the node has no high fence. */
@@ -72,8 +72,8 @@ bool remo__tree_node_high(const void *node, uint32_t bytes, struct tree_bytes *r
 bool remo__tree_node_covers(const void *node, uint32_t bytes, struct tree_bytes key);
 /* Return false if the entry is not valid. */
 bool remo__tree_node_entry(const void *node, uint32_t bytes, uint32_t index, struct tree_entry *ret_entry);
-/* Find the first entry whose key is not less than `key`; *ret_found: it is equal. Returns false if an entry
- * is not valid. */
+/* Find the first entry whose key is not less than `key`; *ret_found: whether it is equal. Returns false
+ * if an entry is not valid. */
 bool remo__tree_node_find(const void *node, uint32_t bytes, struct tree_bytes key, uint32_t *ret_index,
                           bool *ret_found);
 /* Find the child of an inner node whose range contains `key`. */
@@ -94,16 +94,16 @@ bool remo__tree_node_insert(void *node, uint32_t bytes, uint32_t index, struct t
 bool remo__tree_node_replace(void *node, uint32_t bytes, uint32_t index, struct tree_bytes value,
                              struct tree_ranges *ret_ranges);
 void remo__tree_node_remove(void *node, uint32_t bytes, uint32_t index, struct tree_ranges *ret_ranges);
-/* Return the bytes that an empty node with these fences would have free after all entries are in it. */
+/* Return the free bytes, with those of garbage. */
 uint32_t remo__tree_node_free(const void *node, uint32_t bytes);
-/* Return the bytes that entries with their slots have in a node with these fences. */
+/* Return the bytes that a node with these fences has for entries and their slots. */
 uint32_t remo__tree_node_room(const void *node, uint32_t bytes);
-/* Remove garbage, with `scratch` of `bytes` bytes. */
+/* Remove the garbage. `scratch` has `bytes` bytes. */
 void remo__tree_node_pack(void *node, uint32_t bytes, void *scratch);
-/* Move the upper entries to `right`, which is made: about half of the bytes, or only what `index` (the place
- * of the next insertion) leaves if it is the last. The separator is the low fence of `right`. `scratch` has
- * `bytes` bytes. The node has at least two entries. */
+/* Make `right`, and move the upper entries to it: about half of the bytes, or only the last entry if `index`,
+ * the position of the next insertion, is after all entries. The separator is the low fence of `right`.
+ * `scratch` has `bytes` bytes. The node has at least two entries. */
 void remo__tree_node_split(void *node, void *right, uint32_t bytes, uint32_t index, void *scratch);
-/* Append the entries of `right`, the next node of the same level, and take over its high fence. Returns false
- * if they do not fit. Two leaves with entries also remain if together they would nearly fill a node. */
+/* Append the entries of `right`, the next node of the same level, and take over its high fence. Returns
+ * false, without effect, if they do not fit, or if both are leaves with entries and would nearly fill one. */
 bool remo__tree_node_merge(void *node, const void *right, uint32_t bytes, void *scratch);

@@ -1,6 +1,7 @@
 /* owner.c - changes at the owner of a key.
  * Invariant: a change works on private copies of nodes, and commits all of them at one instant. So each
- * version of the owner is a complete tree, and a change that fails has no effect. */
+ * version of the owner is a complete tree, and a change that fails has no effect. docs/internals/tree.md
+ * describes splits, merges and their commits. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +17,7 @@ static struct tree_header header_of(const void *image) {
 
 /* ---- indices ---- */
 
-/* Return an unused index, or 0: there is none. Index 0 is the root. */
+/* Return an unused index, or 0, the index of the root, if there is none. */
 static uint32_t take_index(struct tree_owner *own) {
     if (own->free_count == 0)
         return 0;
@@ -28,14 +29,14 @@ static void put_index(struct tree_owner *own, uint32_t index) {
     own->free[own->free_count++] = index;
 }
 
-/* ---- the way to a leaf ---- */
+/* ---- the path to a leaf ---- */
 
 static int fail_damaged(const struct remo_tree *tree) {
     return remo__fail(-EPROTO, "tree %s is damaged at this node; start the job again",
                       remo_channel_name(tree->channel));
 }
 
-/* Peers can write to the memory of the nodes. */
+/* Read a node and check it: peers can write to its memory. */
 static int load(const struct remo_tree *tree, uint32_t object, void *image) {
     if (object >= tree->node_count)
         return fail_damaged(tree);
@@ -50,7 +51,7 @@ static int load_step(const struct remo_tree *tree, struct tree_step *step) {
     return kept ? 0 : load(tree, step->object, step->buffer);
 }
 
-/* Make the image of a step its own, before a change. */
+/* Before a change, copy a kept inner node into the buffer of the step. */
 static void own_copy(const struct remo_tree *tree, struct tree_step *step) {
     if (step->image == step->buffer)
         return;
@@ -153,7 +154,7 @@ static int commit(struct remo_tree *tree) {
     return rc;
 }
 
-/* Return the indices that a change has taken. It has no effect. */
+/* Free the indices that a failed change has taken. Returns `rc`. */
 static int abandon(struct tree_owner *own, int rc) {
     while (own->taken_count > 0)
         put_index(own, own->taken[--own->taken_count]);
@@ -162,7 +163,7 @@ static int abandon(struct tree_owner *own, int rc) {
 
 /* ---- insert ---- */
 
-/* Insert into the node of a step. Returns 1 if there is no room, even after it was packed. */
+/* Insert into the node of a step. Returns 1 if there is no room, even after packing. */
 static int insert_in_place(const struct remo_tree *tree, struct tree_step *step, uint32_t index,
                            struct tree_bytes key, struct tree_bytes value) {
     struct tree_ranges ranges;
@@ -189,7 +190,7 @@ static int grow(struct remo_tree *tree) {
     struct tree_step last = own->steps[own->depth];
     memmove(&own->steps[1], &own->steps[0], own->depth * sizeof own->steps[0]);
     own->depth++;
-    own->steps[0] = last; /* its buffers */
+    own->steps[0] = last; /* for its buffers */
     own->steps[0].object = TREE_ROOT;
     own->steps[0].image = own->steps[0].buffer;
     own->steps[0].child = 0;
@@ -225,7 +226,7 @@ static int split(struct remo_tree *tree, struct tree_step *step, uint32_t index,
     return remo__tree_node_insert(half, bytes, place, key, value, &ranges) ? 0 : -ENOSPC;
 }
 
-/* Insert an entry into the node at `level` (a position in steps), and new nodes into those above. */
+/* Insert an entry into the node of step `at`, and the new nodes of splits into the nodes above. */
 static int insert_at(struct remo_tree *tree, uint32_t at, uint32_t index, struct tree_bytes key,
                      struct tree_bytes value) {
     struct tree_owner *own = tree->own;
@@ -277,7 +278,7 @@ static uint32_t child_at(const struct remo_tree *tree, const struct tree_step *s
 }
 
 /* Merge the node of step `at` with the one before or after it below the same parent. Returns 1 if they fit
- * into one node, else nothing changes. */
+ * into one node. Otherwise returns 0, and nothing changes. */
 static int merge_with(struct remo_tree *tree, uint32_t at, bool is_before) {
     struct tree_owner *own = tree->own;
     struct tree_step *step = &own->steps[at], *parent = &own->steps[at - 1];
@@ -431,7 +432,7 @@ int remo__tree_freeze(struct remo_tree *tree, uint64_t freeze_ns, uint64_t *ret_
     if (rc != 0)
         return rc;
     if (remo__remaining_ns(own->frozen_until_ns) == 0)
-        own->freezes = 0; /* those of scans that have ended without a thaw */
+        own->freezes = 0; /* their time has passed without a thaw */
     own->freezes++;
     own->frozen_until_ns =
         remo__max(own->frozen_until_ns, remo__deadline(remo__min(freeze_ns, TREE_FREEZE_NS_MAX)));
@@ -483,7 +484,7 @@ static bool alloc_steps(const struct remo_tree *tree, struct tree_owner *own) {
     return own->sibling && own->scratch && own->free && own->kept;
 }
 
-/* The root begins as an empty leaf with the owner's range of keys. */
+/* Commit the first root: an empty leaf with the owner's range of keys. */
 static int commit_root(struct remo_tree *tree, uint32_t position) {
     struct tree_bytes low = {NULL, 0};
     if (position > 0)
@@ -493,7 +494,7 @@ static int commit_root(struct remo_tree *tree, uint32_t position) {
     struct remo_versioned_change change = {
         .object = TREE_ROOT, .size_bytes = tree->node_bytes, .data = tree->own->scratch};
     int rc = remo_versioned_commit(tree->nodes, &change, 1, NULL);
-    return rc == -EPROTO ? 0 : rc; /* as with other objects, not open but the first call reports it */
+    return rc == -EPROTO ? 0 : rc; /* as for other objects, the first call reports it instead of open */
 }
 
 int remo__tree_owner_open(struct remo_tree *tree, uint32_t position) {

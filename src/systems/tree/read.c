@@ -1,14 +1,15 @@
-/* read.c - gets: the way from the root to a leaf, by nodes that the thread has read before.
- * Invariant: a leaf is read anew each time, and used only if the key is between its fences. Then it holds the
- * key, if the tree does, at the instant of the read. A cached inner node only helps to find it. */
+/* read.c - gets: the path from the root to a leaf, by cached inner nodes.
+ * Invariant: each get reads the leaf, and uses it only if the key is between its fences. Then at the instant
+ * of the read, the leaf has the key if and only if the tree has it. Inner nodes only help to find the leaf.
+ * docs/internals/tree.md has the proof. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "systems/tree/tree.h"
 
-/* Attempts with single nodes, before one with all nodes as of one version. */
+/* Attempts that read the newest state of each node, before those that read all nodes as of one version. */
 #define ATTEMPTS 4u
-#define PAUSE_NS (20 * REMO__NS_PER_US) /* while the owner has not made its root yet */
+#define PAUSE_NS (20 * REMO__NS_PER_US) /* between attempts at one version */
 
 /* ---- caches ---- */
 
@@ -84,7 +85,7 @@ void remo__tree_keep(const struct remo_tree *tree, struct tree_cache *cache, uin
     if (!slot->image)
         slot->image = malloc(tree->node_bytes);
     if (!slot->image)
-        return; /* it is only read again */
+        return; /* without memory, the node is not cached and is read again */
     memcpy(slot->image, node, tree->node_bytes);
     slot->owner = owner;
     slot->object = object;
@@ -130,7 +131,7 @@ struct seek {
     struct tree_cache *cache;
     void *buffer; /* of a node */
     uint32_t owner;
-    uint64_t version; /* REMO_VERSIONED_NEWEST: each node as it is */
+    uint64_t version; /* REMO_VERSIONED_NEWEST: the newest state of each node */
     bool use_cache;
     struct tree_bytes key;
 };
@@ -148,8 +149,8 @@ static int load(const struct seek *seek, uint32_t object, const void **ret_node)
     return rc;
 }
 
-/* Find the leaf of the key. *ret_leaf is NULL if the nodes on the way do not belong together: a change has
- * taken place between their reads. */
+/* Find the leaf of the key. *ret_leaf is NULL if the nodes on the path do not fit together: changes were
+ * committed between their reads. */
 static int find_leaf(const struct seek *seek, const void **ret_leaf) {
     uint32_t object = TREE_ROOT, bytes = seek->tree->node_bytes, child;
     struct tree_header header = {.level = TREE_DEPTH_MAX};
@@ -176,8 +177,8 @@ static int find_leaf(const struct seek *seek, const void **ret_leaf) {
     }
 }
 
-/* Find the leaf of a key: first by cached inner nodes, then by nodes that are read anew, then by nodes of one
- * version, which belong together. */
+/* Find the leaf of a key: first by cached inner nodes, then by the newest states of all nodes on the path,
+ * then by nodes as of one version, which are a tree. */
 static int seek_leaf(struct seek *seek, const void **ret_leaf) {
     uint64_t deadline_ns = 0;
     for (uint32_t attempt = 0;; attempt++) {
@@ -197,8 +198,8 @@ static int seek_leaf(struct seek *seek, const void **ret_leaf) {
         else if (remo__remaining_ns(deadline_ns) == 0)
             return remo__fail(
                 -ETIMEDOUT,
-                "no leaf of tree %s at node %u could be read: the owner has not opened the tree, "
-                "or changes it too fast; open it with a larger retain",
+                "cannot read tree %s at node %u: the owner has not opened it, or changes it faster than it "
+                "can be read; wait for the owner, or open the tree with a larger retain",
                 remo_channel_name(seek->tree->channel), seek->owner);
         remo__pause(seek->tree->node, remo__min(deadline_ns, remo__deadline(PAUSE_NS)));
     }
@@ -217,7 +218,7 @@ static int copy_value(const struct seek *seek, const void *leaf, void *value, si
         return remo__fail_static(-ENOENT, "the tree has no such key");
     *ret_value_bytes = entry.value.bytes;
     if (entry.value.bytes > value_cap)
-        return remo__fail(-EMSGSIZE, "the value has %u bytes, the buffer %zu; use a larger one",
+        return remo__fail(-EMSGSIZE, "the value has %u bytes, but the buffer has %zu; use a larger one",
                           entry.value.bytes, value_cap);
     memcpy(value, entry.value.data, entry.value.bytes);
     return 0;

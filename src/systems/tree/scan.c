@@ -1,12 +1,12 @@
 /* scan.c - scans: the leaves of a range of keys, as of one version of each owner.
- * Invariant: all leaves that are copied of an owner are of one version, and the range of each begins where
- * that of the one before ends. So no leaf is missing, and none is copied twice. A cached inner node only
- * helps to find leaves. */
+ * Invariant: a scan copies the leaves of an owner as of one version, and the range of each leaf begins where
+ * that of the previous leaf ends. So no leaf is missing, and none is copied twice. Inner nodes only help to
+ * find leaves. docs/internals/tree.md has the proof. */
 #include <string.h>
 
 #include "systems/tree/tree.h"
 
-#define PAUSE_NS (20 * REMO__NS_PER_US) /* while the owner has not made its root yet */
+#define PAUSE_NS (20 * REMO__NS_PER_US) /* while an owner has not made its root yet */
 #define READ_ATTEMPTS 3u                /* to find versions of one instant without a freeze */
 #define FREEZE_NS (REMO__NS_PER_MS)
 #define FREEZE_TIMEOUT_PART 8u /* of op_timeout_ns, for the reply to a freeze */
@@ -23,12 +23,12 @@ struct scan {
 
     struct tree_cache *cache;
 
-    /* the present owner */
+    /* the current owner */
     uint32_t position, owner;
     uint64_t version;
-    bool use_cache;                       /* inner nodes may be of another version */
+    bool use_cache;                       /* use cached inner nodes, perhaps of other versions */
     char *nodes;                          /* the parent of the leaves, and TREE_WINDOW - 1 leaves */
-    char cursor[REMO_TREE_KEY_BYTES_MAX]; /* the first key that is still to be copied */
+    char cursor[REMO_TREE_KEY_BYTES_MAX]; /* the lower limit of the keys that remain to be copied */
     uint32_t cursor_bytes;
     bool is_last; /* no leaf follows */
 };
@@ -55,7 +55,7 @@ static bool is_beyond(const struct scan *scan, struct tree_bytes key) {
     return scan->range->to.data && remo__tree_compare(key, bytes_of(&scan->range->to)) >= 0;
 }
 
-/* Return whether the present owner has no keys from `key` on. */
+/* Return whether the current owner has no keys from `key` on. */
 static bool is_end_of_owner(const struct scan *scan, struct tree_bytes key) {
     return scan->position + 1 < scan->tree->owner_count
            && remo__tree_compare(key, scan->tree->boundaries[scan->position]) >= 0;
@@ -85,8 +85,8 @@ static void copy_entry(struct scan *scan, const struct tree_entry *entry) {
     scan->result.entries++;
 }
 
-/* Copy the entries of a leaf from the cursor on, and move the cursor to its end. Returns WRONG_WAY if the
- * leaf does not have the cursor in its range. */
+/* Copy the entries of a leaf from the cursor on, and move the cursor to the high fence. Returns WRONG_WAY if
+ * the cursor is not between the fences. */
 static int copy_leaf(struct scan *scan, const void *leaf) {
     uint32_t node_bytes = scan->tree->node_bytes, index;
     struct tree_header header;
@@ -118,7 +118,7 @@ static int copy_leaf(struct scan *scan, const void *leaf) {
 
 /* ---- one owner ---- */
 
-/* Set *ret_node to a cached inner node, or read the node into the first place. */
+/* Set *ret_node to a cached inner node, or read the node into the first node of the buffer. */
 static int load(struct scan *scan, uint32_t object, const void **ret_node) {
     *ret_node = scan->use_cache ? remo__tree_cached(scan->cache, scan->owner, object) : NULL;
     if (*ret_node)
@@ -131,8 +131,7 @@ static int load(struct scan *scan, uint32_t object, const void **ret_node) {
     return rc;
 }
 
-/* Set the first place to the node above the leaves on the way to the cursor, or to the root if it is a leaf.
- * */
+/* Copy the parent of the leaf of the cursor to the first node of the buffer, or the root if it is a leaf. */
 static int descend(struct scan *scan, struct tree_header *ret_header) {
     uint32_t object = TREE_ROOT, index, node_bytes = scan->tree->node_bytes;
     for (uint32_t depth = 0; depth < TREE_DEPTH_MAX; depth++) {
@@ -144,7 +143,7 @@ static int descend(struct scan *scan, struct tree_header *ret_header) {
         if (!remo__tree_node_is_valid(node, node_bytes, ret_header->level))
             return WRONG_WAY;
         if (ret_header->level <= 1) {
-            memmove(node_at(scan, 0), node, node_bytes); /* a cached one may be replaced meanwhile */
+            memmove(node_at(scan, 0), node, node_bytes); /* the cache may replace it later */
             return 0;
         }
         if (!remo__tree_node_child(node, node_bytes, cursor_of(scan), &index, &object)
@@ -163,7 +162,7 @@ static uint32_t window_of(const struct scan *scan) {
     return (uint32_t)remo__min(remo__min(for_limit, for_buffer), TREE_WINDOW - 1);
 }
 
-/* Read the leaves below the parent from the child `first` on. */
+/* Read up to a window of leaves below the parent, from child `first` on. */
 static int read_leaves(struct scan *scan, uint32_t first, uint32_t count, uint32_t *ret_read) {
     struct remo_versioned_item items[TREE_WINDOW];
     uint32_t node_bytes = scan->tree->node_bytes, window = window_of(scan), read = 0;
@@ -200,7 +199,7 @@ static int copy_leaves(struct scan *scan, const struct tree_header *parent) {
 }
 
 /* Copy the entries of the owner as of scan->version, from the cursor on: by cached inner nodes, and after a
- * wrong way by those of the version. */
+ * wrong way by the inner nodes of that version. */
 static int copy_owner(struct scan *scan) {
     scan->is_last = false;
     scan->use_cache = true;
@@ -218,7 +217,7 @@ static int copy_owner(struct scan *scan) {
     return 0;
 }
 
-/* Scan the present owner as of its version. */
+/* Scan an owner as of its version. */
 static int scan_owner(struct scan *scan, uint32_t position, uint64_t version) {
     struct tree_bytes from = bytes_of(&scan->range->from);
     scan->position = position;
@@ -233,12 +232,12 @@ static int scan_owner(struct scan *scan, uint32_t position, uint64_t version) {
 
 /* ---- the versions of several owners ---- */
 
-/* Versions of the owners from `first` on, which all owners had at one instant. */
+/* Versions of `count` owners from `first` on. If is_instant, the owners had them at one instant. */
 struct cut {
     uint32_t first, count;
     uint64_t *versions, *again;   /* [count] */
     struct remo_nodeset changing; /* owners whose versions have changed between two reads */
-    struct remo_nodeset frozen;   /* those that were asked to delay changes */
+    struct remo_nodeset frozen;   /* owners that this scan has frozen */
     bool has_all;                 /* each owner has made its root */
     bool is_instant;
 };
@@ -250,7 +249,7 @@ static int read_versions(const struct scan *scan, const struct cut *cut, uint64_
     return rc;
 }
 
-/* Read all versions once more. If none has changed, all owners had them in between. */
+/* Read all versions again. If none has changed, all owners had them between the two rounds of reads. */
 static int compare_versions(const struct scan *scan, struct cut *cut) {
     int rc = read_versions(scan, cut, cut->again);
     cut->is_instant = cut->has_all = rc == 0;
@@ -264,7 +263,7 @@ static int compare_versions(const struct scan *scan, struct cut *cut) {
     return rc;
 }
 
-/* Ask an owner to delay changes, and to reply with its version. */
+/* Freeze an owner, and set *version to its version. */
 static int call_freeze(struct remo_tree *tree, uint32_t owner, uint64_t freeze_ns, uint64_t *version) {
     if (owner == tree->node->rank)
         return remo__tree_freeze(tree, freeze_ns, version);
@@ -276,8 +275,8 @@ static int call_freeze(struct remo_tree *tree, uint32_t owner, uint64_t freeze_n
     return rc;
 }
 
-/* Freeze the owners whose versions change. An owner that does not answer is paused, and does not change its
- * version either. */
+/* Freeze the owners whose versions change. An owner that does not reply is probably paused, and its version
+ * is constant: the comparison of versions decides. */
 static int freeze(const struct scan *scan, struct cut *cut, uint64_t freeze_ns) {
     int rc = 0;
     for (uint32_t i = 0; i < cut->count && rc == 0; i++) {
@@ -295,7 +294,7 @@ static int freeze(const struct scan *scan, struct cut *cut, uint64_t freeze_ns) 
     return rc;
 }
 
-/* A thaw that is lost has no effect: a freeze ends by itself. */
+/* If a thaw is lost, the freeze ends when its time has passed. */
 static void thaw(const struct scan *scan, struct cut *cut) {
     struct remo_tree *tree = scan->tree;
     for (uint32_t i = 0; i < cut->count; i++) {
@@ -310,8 +309,8 @@ static void thaw(const struct scan *scan, struct cut *cut) {
     cut->frozen = (struct remo_nodeset){0};
 }
 
-/* Find versions of one instant: at first by reading all versions twice; if changes are too frequent, while
- * changes are delayed, longer each time. */
+/* Find versions of one instant: read all versions twice. If they change too often, freeze the owners in
+ * between, longer each time. */
 static int find_cut(const struct scan *scan, struct cut *cut, uint32_t attempt) {
     int rc = read_versions(scan, cut, cut->versions);
     if (rc != 0 || cut->count == 1) {
@@ -331,12 +330,12 @@ static int find_cut(const struct scan *scan, struct cut *cut, uint32_t attempt) 
 static int fail_outrun(const struct scan *scan) {
     return remo__fail(
         -ETIMEDOUT,
-        "owners have not opened tree %s, or change it faster than it can be read: open it with a "
-        "larger retain, or scan less at once",
+        "cannot scan tree %s: an owner has not opened it, or owners change it faster than it can be read; "
+        "wait for the owners, open the tree with a larger retain, or scan less at once",
         remo_channel_name(scan->tree->channel));
 }
 
-/* Scan all owners of the range as of one instant, again if a version is not retained. */
+/* Scan the owners of the cut as of one instant. Starts again if a version is not retained any more. */
 static int scan_owners(struct scan *scan, struct cut *cut) {
     uint64_t deadline_ns = remo__deadline(scan->tree->node->op_timeout_ns);
     for (uint32_t attempt = 0;; attempt++) {
@@ -355,7 +354,7 @@ static int scan_owners(struct scan *scan, struct cut *cut) {
     }
 }
 
-/* If the limit is low, the first owner of the range may have all entries. */
+/* With a limit, first scan the first owner alone: it may have enough entries. */
 static int scan_range(struct scan *scan, struct cut *cut) {
     struct cut first = *cut;
     first.count = 1;
@@ -407,7 +406,8 @@ int remo_tree_scan(struct remo_tree *tree, const struct remo_tree_range *range, 
     remo__tree_put_buffer(cache, nodes);
     scan.result.is_complete = !scan.is_full;
     if (rc == 0 && scan.is_full && scan.result.entries == 0)
-        rc = remo__fail(-EMSGSIZE, "the first entry of the range does not fit into a buffer of %zu bytes",
+        rc = remo__fail(-EMSGSIZE,
+                        "the first entry of the range does not fit into a buffer of %zu bytes; enlarge it",
                         cap);
     if (rc == 0)
         *ret_result = scan.result;

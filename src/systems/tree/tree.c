@@ -12,7 +12,7 @@
 #define NODE_BYTES_DEFAULT 4096u
 #define KEY_BYTES_DEFAULT 64u
 #define VALUE_BYTES_DEFAULT 256u
-#define RETAIN_MIN (2 * TREE_DEPTH_MAX + 2) /* nodes that one change rewrites */
+#define RETAIN_MIN (2 * TREE_DEPTH_MAX + 2) /* the most nodes that one change rewrites */
 
 /* ---- options ---- */
 
@@ -37,12 +37,12 @@ static int check_options(const struct remo_tree_options *options) {
         return remo__fail(
             -EINVAL,
             "cannot open a tree with keys of %u and values of %u bytes in nodes of %u bytes: the "
-            "maxima are %u and %u, and an eighth of node_bytes for both",
+            "maxima are %u and %u, and an eighth of node_bytes for the sum",
             options->key_bytes_max, options->value_bytes_max, options->node_bytes, REMO_TREE_KEY_BYTES_MAX,
             REMO_TREE_VALUE_BYTES_MAX);
     if (options->key_bytes_max + options->value_bytes_max > REMO_RPC_BYTES_MAX - sizeof(struct tree_request))
         return remo__fail(-EINVAL,
-                          "cannot open a tree with keys of %u and values of %u bytes: a request has %zu",
+                          "cannot open a tree with keys of %u and values of %u bytes: the maximum sum is %zu",
                           options->key_bytes_max, options->value_bytes_max,
                           REMO_RPC_BYTES_MAX - sizeof(struct tree_request));
     if (options->retain < RETAIN_MIN)
@@ -71,7 +71,7 @@ static int set_boundary(struct remo_tree *tree, uint32_t index, const void *data
 static int set_even_boundary(struct remo_tree *tree, uint32_t index) {
     uint64_t first = (uint64_t)(((unsigned __int128)(index + 1) << 64) / tree->owner_count);
     unsigned char bytes[8];
-    size_t count = 0; /* without zeros at the end: a shorter key counts as if zeros followed */
+    size_t count = 0; /* without trailing zeros: a shorter key counts as if zeros followed */
     for (uint32_t i = 0; i < 8; i++) {
         bytes[i] = (unsigned char)(first >> (56 - 8 * i));
         count = bytes[i] ? i + 1 : count;
@@ -91,14 +91,14 @@ static int set_boundaries(struct remo_tree *tree, const struct remo_tree_key *bo
         rc = boundaries ? set_boundary(tree, i, boundaries[i].data, boundaries[i].bytes)
                         : set_even_boundary(tree, i);
         if (rc == 0 && i > 0 && remo__tree_compare(tree->boundaries[i - 1], tree->boundaries[i]) >= 0)
-            rc = remo__fail(-EINVAL, "cannot open a tree: boundary %u is not greater than the one before", i);
+            rc = remo__fail(-EINVAL, "cannot open a tree: boundary %u is not above the previous one", i);
         if (rc != 0)
             return rc;
     }
     return 0;
 }
 
-/* Return a hash of the options that have no words of their own in the type of the channel. */
+/* Return a hash of the options that the type of the channel does not list. */
 static uint32_t hash_options(const struct remo_tree *tree, const struct remo_tree_options *options) {
     uint64_t hash =
         XXH3_64bits_withSeed(tree->owners, tree->owner_count * sizeof tree->owners[0], options->retain);

@@ -1,7 +1,7 @@
-/* tree.h - declarations that the files of the tree share.
+/* tree.h - declarations that the files of the tree share. The public header is remo/tree.h.
  *
  *   tree.c      open and close
- *   change.c    changes, at the node that makes them: a call to the owner
+ *   change.c    changes, at the calling node: applied at once, or by a call to the owner
  *   read.c      gets
  *   scan.c      scans
  *   owner.c     changes, at the owner: descend, split, merge, commit
@@ -22,18 +22,18 @@
 #ifdef REMO_SIM_SMALL
 #define TREE_DEPTH_MAX 4u /* levels */
 #define TREE_CACHE_SLOTS 2u
-#define TREE_WINDOW 3u /* nodes that a scan reads at the same time: a parent and leaves */
+#define TREE_WINDOW 3u /* nodes in a buffer: a parent, and the leaves that a scan reads at the same time */
 #else
 #define TREE_DEPTH_MAX 16u
 #define TREE_CACHE_SLOTS 1024u
 #define TREE_WINDOW 16u
 #endif
 
-/* The handlers of the service. A freeze delays changes for some time, and replies with the version; a thaw
- * ends the delay. */
+/* The handlers of the service. A freeze delays changes for a limited time, and replies with the version. A
+ * thaw ends the delay. */
 enum tree_handler { TREE_CHANGE, TREE_FREEZE, TREE_THAW, TREE_HANDLERS };
 
-/* A status that is not the negative code of an error: the owner delays changes. */
+/* A status beyond all errno codes: the owner delays changes. */
 #define TREE_FROZEN 4096
 
 enum tree_op { TREE_INSERT, TREE_UPDATE, TREE_UPSERT, TREE_REMOVE, TREE_OPS };
@@ -44,9 +44,9 @@ struct tree_request {
     uint16_t key_bytes, value_bytes;
 };
 
-/* A node on the way from the root to a leaf, at the owner. */
+/* A node on the path from the root to a leaf, at the owner. */
 struct tree_step {
-    uint32_t object, child; /* its index, and the entry of the next node */
+    uint32_t object, child; /* its index, and the position of its entry for the next node */
     void *image;            /* the buffer, or a kept inner node, which own_copy copies before a change */
     void *buffer;
     uint32_t right; /* the index of a new right neighbour, in right_image; 0: none */
@@ -59,20 +59,19 @@ struct tree_step {
 struct tree_owner {
     struct remo__mutex mutex;
     uint64_t frozen_until_ns;
-    uint32_t freezes; /* scans that have not thawed yet, as far as this node has found out */
+    uint32_t freezes; /* freezes that no thaw has ended */
     uint32_t *free;   /* a stack of unused indices */
     uint32_t free_count;
     void **kept; /* [nodes]: copies of inner nodes; NULL: read the node */
     struct tree_step steps[TREE_DEPTH_MAX];
     uint32_t depth;
     void *sibling, *scratch;
-    uint32_t taken[2 * TREE_DEPTH_MAX], taken_count; /* indices of new nodes */
-    uint32_t dropped[TREE_DEPTH_MAX + 1],
-        dropped_count; /* indices of nodes whose entries have moved to others */
+    uint32_t taken[2 * TREE_DEPTH_MAX], taken_count;     /* indices of new nodes */
+    uint32_t dropped[TREE_DEPTH_MAX + 1], dropped_count; /* indices of dropped nodes */
 };
 
-/* Memory for a node, or for the nodes of a scan, while a call reads it. Tasks of a thread may read at the
- * same time. */
+/* Memory for the nodes that one get or scan reads. Tasks of a thread may read at the same time, each with its
+ * own buffer. */
 struct tree_buffer {
     struct tree_buffer *next;
     uint64_t bytes[];
@@ -85,7 +84,7 @@ struct tree_cache {
         void *image; /* NULL: the slot is empty */
     } slots[TREE_CACHE_SLOTS];
     struct tree_buffer *buffers; /* unused ones */
-    uint32_t leaf_entries;       /* of a leaf that a scan has read; 0: none */
+    uint32_t leaf_entries;       /* of the last leaf that a scan has copied; 0: none */
 };
 
 struct remo_tree {
@@ -105,12 +104,12 @@ struct remo_tree {
 
 int remo__tree_owner_open(struct remo_tree *tree, uint32_t position);
 void remo__tree_owner_close(struct remo_tree *tree);
-/* Change the entry of a key that this node owns. Does not block on the network. Returns TREE_FROZEN if scans
- * delay changes. Errors: -EEXIST, -ENOENT and -ENOSPC without sentences, and those of remo_versioned_commit.
- * */
+/* Change the entry of a key that this node owns. Does not wait for the network. Returns TREE_FROZEN if scans
+ * delay changes. Errors: -EEXIST, -ENOENT and -ENOSPC without sentences; -EPROTO: the tree is damaged; and
+ * those of remo_versioned_commit and remo_versioned_read. */
 int remo__tree_apply(struct remo_tree *tree, enum tree_op op, struct tree_bytes key, struct tree_bytes value);
-/* The handler of TREE_CHANGE. The status is TREE_FROZEN or the number of an error, which is positive:
- * negative codes are those of the call. */
+/* The handler of TREE_CHANGE. The status is 0, TREE_FROZEN or a positive errno code: negative statuses are
+ * errors of the call. */
 int remo__tree_serve(void *ctx, const struct remo_rpc_request *request);
 /* The handlers of TREE_FREEZE and TREE_THAW. */
 int remo__tree_serve_freeze(void *ctx, const struct remo_rpc_request *request);
@@ -124,16 +123,16 @@ void remo__tree_thaw(struct remo_tree *tree);
 /* Return the calling thread's cache, or NULL with a sentence. */
 struct tree_cache *remo__tree_cache(struct remo_tree *tree);
 void remo__tree_caches_close(struct remo_tree *tree);
-/* Take a buffer of TREE_WINDOW nodes, or NULL with a sentence. */
+/* Return a buffer of TREE_WINDOW nodes, or NULL with a sentence. */
 struct tree_buffer *remo__tree_take_buffer(struct remo_tree *tree, struct tree_cache *cache);
 void remo__tree_put_buffer(struct tree_cache *cache, struct tree_buffer *buffer);
-/* Return an inner node that the thread has read before, or NULL. It is valid until the thread blocks. */
+/* Return a cached inner node, or NULL. It is valid until the thread blocks. */
 const void *remo__tree_cached(struct tree_cache *cache, uint32_t owner, uint32_t object);
-/* Keep a node that was read, if it is an inner node. Otherwise forget what was kept of its index. */
+/* Cache a node that was read, if it is an inner node. Otherwise remove its index from the cache. */
 void remo__tree_keep(const struct remo_tree *tree, struct tree_cache *cache, uint32_t owner, uint32_t object,
                      const void *node);
 /* Return -EPROTO if a participant has opened the tree with other options. The channels below that of the tree
- * connect to a node only after this is known. */
+ * connect to a node only after the options have been compared. */
 int remo__tree_check_options(const struct remo_tree *tree);
 /* Return -EINVAL if a key cannot be in the tree. */
 int remo__tree_check_key(const struct remo_tree *tree, const void *key, size_t key_bytes);

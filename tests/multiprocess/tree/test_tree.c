@@ -211,7 +211,7 @@ static bool is_own(const struct actor *self, uint32_t index) {
     return index % self->stride == self->first;
 }
 
-/* Check a scan: all keys are in order, all values are whole; those of own keys are known. */
+/* Check a scan: all keys are in order, all values are whole, and own keys have their recorded values. */
 static int judge_scan(const struct actor *self, const char *buffer, const struct remo_tree_result *result) {
     struct remo_tree_entry entry;
     size_t offset = 0;
@@ -314,7 +314,8 @@ static int remove_own(struct actor *self) {
     return 0;
 }
 
-/* While nothing changes the tree, each node scans and gets all keys of the model. */
+/* While nothing changes the tree, compare it with the model: by a scan of all keys, and by gets of
+ * a share of them. */
 static int expect_model(struct remo_tree *tree) {
     struct actor all = {.tree = tree, .stride = 1};
     char key[32];
@@ -336,7 +337,7 @@ static struct random few_owners = {.owners = 2, .threads = 1, .steps = 15000, .s
                      all_owners = {.owners = 4, .threads = 1, .steps = 30000, .steps_over_network = 600},
                      threads = {.owners = 2, .threads = 2, .steps = 15000, .steps_over_network = 300};
 
-/* All leaves are in the tree again: a root, and at most a few nodes that were too full to merge. */
+/* After the removal of all keys, only the root is in use, as an empty leaf. */
 static int expect_few_nodes(struct remo_tree *tree) {
     struct shape shape = {0};
     CHECK(check_shape(tree, &shape) == 0);
@@ -452,7 +453,7 @@ static int expect_fixed(struct remo_tree *tree, const struct fill *of) {
     return 0;
 }
 
-/* The number of nodes that a tree with all keys has. */
+/* Set options->nodes to the number of nodes of a tree with all keys. */
 static int count_nodes(struct remo_node *node, const struct fill *of, struct remo_tree_options *options) {
     struct remo_tree *tree;
     options->nodes = 2 * of->keys;
@@ -753,7 +754,7 @@ static int insert_cost_keys(struct remo_tree *tree, uint32_t first, uint32_t end
     return 0;
 }
 
-/* Get all keys; each get is a read of one object, the leaf, if the thread has got the key before. */
+/* Get all keys. If the thread has cached the inner nodes (is_warm), each get reads one object, the leaf. */
 static int get_cost_keys(struct remo_tree *tree, uint32_t end, bool is_warm) {
     struct remo_channel *channel = remo_tree_channel(tree);
     bool is_local = tree->own, is_exact = !is_mapped(tree->node) && is_warm;
@@ -772,7 +773,7 @@ static int get_cost_keys(struct remo_tree *tree, uint32_t end, bool is_warm) {
     return 0;
 }
 
-/* Each call of a change: one request, written by this node. */
+/* Each change is one call: this node writes one request. */
 static int change_at_cost(struct remo_tree *tree) {
     struct remo_channel *channel = remo_tree_channel(tree);
     char key[32];
@@ -863,7 +864,7 @@ static void make_full_key(char *key, uint32_t i) {
     snprintf(key, 8, "%04u", i * 7919 % FULL_KEYS);
 }
 
-/* Insert until some insertions have failed. A bit for each key that is present. */
+/* Insert all keys, of which some must fail. `present` states which keys are in the tree. */
 static int fill_up(struct remo_tree *tree, bool *present, uint32_t *ret_count) {
     char key[8];
     uint32_t failures = 0;
@@ -948,7 +949,7 @@ static int full(struct remo_node *node, void *ctx) {
 
 /* ---- scans delay changes ---- */
 
-/* The last change before the delay has split a node. */
+/* Insert keys until a node splits: the last change before the delay takes an index. */
 static int split_node(struct remo_tree *tree, uint32_t *count) {
     uint32_t unused = count_unused(tree);
     for (char key[8]; count_unused(tree) == unused; ++*count) {
@@ -996,7 +997,7 @@ static int thawed(struct remo_node *node, void *ctx) {
     uint64_t version, freeze_ns = SECOND / 10;
     (void)ctx;
     CHECK(open_tree(node, &options, &tree) == 0);
-    for (uint32_t i = 0; i < 2 && tree->own; i++) { /* the time of this delay does not end it */
+    for (uint32_t i = 0; i < 2 && tree->own; i++) { /* only thaws end this delay */
         CHECK_OK(remo__tree_freeze(tree, freeze_ns, &version));
         tree->own->frozen_until_ns = cluster_now_ns() + 1000 * SECOND;
     }
@@ -1144,7 +1145,7 @@ static int errors(struct remo_node *node, void *ctx) {
     CHECK_SENTENCE(remo_tree_open(root, "t", &options, &tree), -EINVAL, "owner");
     CHECK_CODE(remo_tree_open(root, "a/b", NULL, &tree), -EINVAL);
     CHECK(!tree);
-    /* nothing is left of these attempts */
+    /* the failed attempts have left nothing behind */
     CHECK(open_tree(node, NULL, &tree) == 0);
     CHECK(expect_nothing(tree) == 0);
     return close_tree(tree);

@@ -1,10 +1,10 @@
-/* test_tree_failure.c - scans of several owners beside writers at full speed: each is of one instant. Owners
- * that open late or never, close, fail or pause; writers and scanners that fail. */
+/* test_tree_failure.c - scans of several owners beside writers at full speed: each scan is of one instant.
+ * Owners that open late or never, close, fail or pause; writers and scanners that fail. */
 #include <stdio.h>
 
 #include "tree_common.h"
 
-#define FILLERS 40u /* keys of a writer that come and go */
+#define FILLERS 40u /* keys that a writer inserts and removes at each owner */
 
 static const struct remo_tree_key middle = {"m", 1};
 
@@ -78,7 +78,7 @@ static int read_scan(const char *buffer, const struct remo_tree_result *result, 
     return 0;
 }
 
-/* Scan all keys, as of one instant between the begin and the end of the call. */
+/* Scan all keys, as of one instant between the beginning and the end of the call. */
 static int scan_instant(struct remo_tree *tree, uint32_t writers) {
     char buffer[1 << 14];
     struct remo_tree_result result;
@@ -104,7 +104,7 @@ static int scan_on(struct remo_tree *tree, uint32_t writers, uint32_t scans) {
     return 0;
 }
 
-/* Nodes 0 and 2 write: one is an owner. Nodes 1 and 3 scan: one is an owner. */
+/* Nodes 0 and 2 write, nodes 1 and 3 scan. Nodes 0 and 1 are the owners. */
 static int instants(struct remo_node *node, void *ctx) {
     struct remo_tree *tree;
     uint32_t rank = remo_node_rank(node);
@@ -172,7 +172,7 @@ static int absent_owner(struct remo_node *node, void *ctx) {
 
 /* ---- owners that close or fail ---- */
 
-/* Each call for keys of node 0 returns this code; keys of node 1 are unaffected. */
+/* Each call for keys of node 0 returns `code`; keys of node 1 are unaffected. */
 static int expect_lost(struct remo_tree *tree, int code) {
     const struct remo_tree_range lost = {.to = {"m", 1}}, other = {.from = {"m", 1}};
     struct remo_tree_result result;
@@ -275,7 +275,7 @@ static int insert_on(struct remo_tree *tree) {
     return 1;
 }
 
-/* The changes that have returned were made, the last one was made or not, and no other. */
+/* All changes that returned were made. The change in flight was made or not. No other change was made. */
 static int expect_inserted(struct remo_tree *tree) {
     uint32_t ended = atomic_load(&shared->ended[0]), begun = atomic_load(&shared->begun[0]);
     char key[16];
@@ -307,14 +307,14 @@ static int writer_fails(struct remo_node *node, void *ctx) {
         CHECK_OK(cluster_kill(2));
     }
     cluster_await_cut_off(node, 2);
-    cluster_sleep_ms(50); /* for a request that the owner has already */
+    cluster_sleep_ms(50); /* for a request that has already reached the owner */
     CHECK_OK(cluster_meet());
     CHECK(expect_inserted(tree) == 0);
     CHECK(check_shape(tree, NULL) == 0);
     return close_tree(tree);
 }
 
-/* A delay of a failed scanner ends by itself. */
+/* The delay of a failed scanner ends when its time has passed. */
 static int scanner_fails(struct remo_node *node, void *ctx) {
     struct remo_tree *tree;
     uint32_t rank = remo_node_rank(node);
@@ -344,7 +344,8 @@ static int scanner_fails(struct remo_node *node, void *ctx) {
 
 /* ---- an owner that pauses ---- */
 
-/* On shm gets and scans continue. Over a network the owner's process serves them. A change times out. */
+/* On shm gets and scans continue. Over a network they time out, because the owner's process serves them.
+ * Changes time out everywhere. */
 static int use_paused(struct remo_node *node, struct remo_tree *tree) {
     char buffer[1 << 14];
     struct remo_tree_result result;

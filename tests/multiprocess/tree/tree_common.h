@@ -57,7 +57,7 @@ static inline uint32_t make_value(unsigned char *value, uint32_t number) {
     return bytes;
 }
 
-/* Return the number of a value, or 0: the value is not whole. */
+/* Return the number of a value, or 0 if the value is not whole. */
 static inline uint32_t number_of(const void *value, size_t bytes) {
     unsigned char expected[NUMBER_BYTES_MAX];
     uint32_t number = 0;
@@ -127,7 +127,7 @@ static inline int walk(struct remo_tree *tree, uint32_t object, uint32_t depth, 
     CHECK_EQUAL(remo__tree_node_high(image, bytes, &fence), high != NULL);
     CHECK(!high || is_equal(fence, *high));
     CHECK(header.level == 0 || header.count > 0);
-    const void *kept = tree->own->kept[object]; /* so that a change need not read inner nodes */
+    const void *kept = tree->own->kept[object]; /* the owner keeps exactly the inner nodes */
     CHECK(header.level > 0 ? kept && memcmp(kept, image, bytes) == 0 : !kept);
     header.level > 0 ? shape->inner++ : shape->leaves++;
     shape->parents += header.level == 1;
@@ -161,7 +161,7 @@ static inline uint32_t count_unused(struct remo_tree *tree) {
     return count;
 }
 
-/* The mutex is held: handlers have changed what this thread reads. */
+/* The caller holds the mutex: other threads have changed the state that this thread reads. */
 static inline int check_nodes(struct remo_tree *tree, struct shape *shape) {
     struct tree_bytes low = {"", 0};
     const struct tree_bytes *high = NULL;
