@@ -24,7 +24,9 @@
  *          - scan of a range of n owners: 2n reads of versions instead of 1. With a limit, a scan tries the
  *            first owner alone, which often suffices. If versions change between the reads in three
  *            attempts: also 1 call and 1 post for each owner whose version changes. The reads of versions
- *            and these calls run one after another.
+ *            and these calls run one after another;
+ *          - scan or get as of a snapshot: the same without reads of versions; and 1 more read for each move
+ *            of a node since the snapshot.
  * Order:   all calls are linearizable. A scan takes effect at one instant for all its owners.
  *          If the versions change in three attempts, a scan of several owners delays the changes of these
  *          owners, for 100 ms at most. The delays of several scans may follow one another.
@@ -118,11 +120,20 @@ REMO_API int remo_tree_upsert(struct remo_tree *tree, const void *key, size_t ke
                               size_t value_bytes);
 REMO_API int remo_tree_remove(struct remo_tree *tree, const void *key, size_t key_bytes);
 
-/* The present keys k with from <= k < to. A zeroed struct is the range of all keys. */
+enum {
+    REMO_TREE_DESCENDING = 1,    /* from the last key of the range to the first */
+    REMO_TREE_KEYS_ONLY = 2,     /* copy keys without values */
+    REMO_TREE_FROM_EXCLUDED = 4, /* `from` itself is not in the range */
+    REMO_TREE_TO_INCLUDED = 8    /* `to` itself is in the range */
+};
+
+/* The present keys k with from <= k < to, or as the flags state. A zeroed struct is the range of all keys. */
 struct remo_tree_range {
     struct remo_tree_key from; /* data NULL: begin at the first key of the tree */
     struct remo_tree_key to;   /* data NULL: end after the last key of the tree */
     uint64_t limit;            /* the maximum number of entries; 0: no limit */
+    uint32_t flags;            /* REMO_TREE_... */
+    const uint64_t *snapshot;  /* of remo_tree_snapshot; NULL: scan as of an instant of the call */
 };
 
 /* The entries that a scan has copied. */
@@ -136,23 +147,52 @@ struct remo_tree_entry {
     struct remo_tree_key key, value; /* both point into the buffer */
 };
 
-/* Copy the entries of a range, in ascending order, to `buffer` of `cap` bytes, as of one instant. `range` may
- * be NULL: all keys. An entry takes 4 bytes more than its key and value. To continue an incomplete scan, as
- * of a later instant, set `from` to the last key with a zero byte appended. This key too must not exceed
- * key_bytes_max. Blocks as remo_versioned_read does, and repeats attempts for op_timeout_ns. After an error
- * the contents of the buffer are undefined.
- * Errors:
+/* Copy the entries of a range, in the order of keys, to `buffer` of `cap` bytes, as of one instant. `range`
+ * may be NULL: all keys, ascending. An entry takes 4 bytes more than its key and value. To continue an
+ * incomplete scan, set `from` to the last key that was copied, with REMO_TREE_FROM_EXCLUDED; descending, set
+ * `to` to it. The continuation is as of a later instant, or with a snapshot as of the same one. Blocks as
+ * remo_versioned_read does, and repeats attempts for op_timeout_ns. After an error the contents of the buffer
+ * are undefined. Errors:
  *   -EMSGSIZE   the first entry does not fit into the buffer
  *   -ETIMEDOUT  also: for op_timeout_ns an owner had not opened the tree, or owners changed so fast that no
  *               attempt succeeded: use a larger `retain`, or a smaller range
- *   -EINVAL     `tree`, `buffer` or `ret_result` is NULL, `from` is after `to`, or one of them is longer than
- *               key_bytes_max
+ *   -ESTALE     an owner does not retain its version of the snapshot any more
+ *   -EINVAL     `tree`, `buffer` or `ret_result` is NULL, `from` is after `to`, one of them is longer than
+ *               key_bytes_max, a flag is unknown, or the snapshot is not one of this tree
  *   others      those of remo_versioned_read and remo_rpc_call */
 REMO_API int remo_tree_scan(struct remo_tree *tree, const struct remo_tree_range *range, void *buffer,
                             size_t cap, struct remo_tree_result *ret_result);
+/* Count the entries of a range, `limit` at most, as of one instant. Cost: that of a scan.
+ * Errors: those of remo_tree_scan. */
+REMO_API int remo_tree_count(struct remo_tree *tree, const struct remo_tree_range *range,
+                             uint64_t *ret_count);
 /* Step through the buffer of a scan: set *ret_entry to the next entry and return 1, or return 0 after the
  * last entry. Set *offset to 0 before the first call. */
 REMO_API int remo_tree_result_next(const void *buffer, const struct remo_tree_result *result, size_t *offset,
                                    struct remo_tree_entry *ret_entry);
+
+/* Return the number of owners. */
+REMO_API uint32_t remo_tree_owners(const struct remo_tree *tree);
+/* Make a snapshot: the versions of all owners at one instant, remo_tree_owners words. They are plain data,
+ * which other nodes can use too. The tree can be read as of this instant until an owner has moved `retain`
+ * of its nodes. A node moves when its log is full, and when it is split or merged.
+ * Cost: 2 reads for each owner; with a single owner 1 read. If versions change meanwhile: as for a scan.
+ * Errors: those of remo_tree_scan. */
+REMO_API int remo_tree_snapshot(struct remo_tree *tree, uint64_t *ret_versions);
+/* Copy the value of `key` as of a snapshot. Errors: those of remo_tree_get, and
+ *   -ESTALE  the owner does not retain its version of the snapshot any more */
+REMO_API int remo_tree_get_at(struct remo_tree *tree, const uint64_t *snapshot, const void *key,
+                              size_t key_bytes, void *value, size_t value_cap, size_t *ret_value_bytes);
+
+struct remo_tree_owner_stats {
+    uint32_t nodes, nodes_max; /* of this owner: used, and available */
+    uint32_t levels;
+    uint64_t version; /* grows by 1 with each change */
+};
+/* Set *ret_stats to the state of this node's keys.
+ * Errors:
+ *   -EPERM   this node is not an owner
+ *   -EINVAL  an argument is NULL */
+REMO_API int remo_tree_stats(struct remo_tree *tree, struct remo_tree_owner_stats *ret_stats);
 
 REMO_END

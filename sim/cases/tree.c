@@ -13,14 +13,18 @@
 #define SCAN UINT64_C(0)
 #define SCAN_MIDDLE UINT64_C(1) /* keys 1 and 2 */
 #define READ_FIXED UINT64_C(2)  /* get all fixed keys, which the history does not contain */
+#define BY_SNAPSHOT 1           /* of a read */
 #define CALLS_MAX 8u
 #define OWNER 0u
 #define VALUE_BYTES_MAX 24u
+#define OWNERS_MAX 2u
 
 struct tree_state {
     struct remo_tree *trees[SIM_NODES_MAX];
     size_t value_bytes;
-    const char *fixed; /* keys that do not change */
+    const char *fixed;             /* keys that do not change */
+    bool by_snapshot;              /* of scans of node 2 */
+    uint32_t scans[SIM_NODES_MAX]; /* each second one is descending */
 };
 
 static void insert_fixed(const struct tree_state *s, uint32_t rank) {
@@ -44,6 +48,7 @@ static void open_tree(void *state, struct remo_node *node, uint32_t rank) {
         .nodes = 8, .node_bytes = 64, .key_bytes_max = 1, .value_bytes_max = 8, .retain = 12};
     remo_nodeset_add(&options.owners, OWNER);
     ((struct tree_state *)state)->fixed = "";
+    ((struct tree_state *)state)->by_snapshot = true;
     open_with(state, node, rank, &options);
 }
 
@@ -59,6 +64,7 @@ static void open_owners(void *state, struct remo_node *node, uint32_t rank) {
     remo_nodeset_add(&options.owners, 0);
     remo_nodeset_add(&options.owners, 1);
     ((struct tree_state *)state)->fixed = "12xy";
+    ((struct tree_state *)state)->by_snapshot = true;
     open_with(state, node, rank, &options);
 }
 
@@ -99,6 +105,24 @@ static uint64_t number_of(const struct tree_state *s, const unsigned char *value
     return value[0];
 }
 
+/* Get a key by a snapshot. */
+static int get_at(struct remo_tree *tree, unsigned char key, void *value, size_t *ret_bytes) {
+    uint64_t snapshot[OWNERS_MAX];
+    int rc = remo_tree_snapshot(tree, snapshot);
+    return rc == 0 ? remo_tree_get_at(tree, snapshot, &key, 1, value, VALUE_BYTES_MAX, ret_bytes) : rc;
+}
+
+/* Scan by a snapshot, or, if it is not retained, without. */
+static int scan_at(struct remo_tree *tree, const struct remo_tree_range *range, void *buffer, size_t cap,
+                   struct remo_tree_result *ret_result) {
+    uint64_t snapshot[OWNERS_MAX];
+    struct remo_tree_range at = *range;
+    int rc = remo_tree_snapshot(tree, snapshot);
+    at.snapshot = snapshot;
+    rc = rc == 0 ? remo_tree_scan(tree, &at, buffer, cap, ret_result) : rc;
+    return rc == -ESTALE ? remo_tree_scan(tree, range, buffer, cap, ret_result) : rc;
+}
+
 /* Execute one step. Returns its code; *ret_number is the value of a read. */
 static int do_step(const struct tree_state *s, uint32_t rank, uint64_t step, uint64_t *ret_number) {
     struct remo_tree *tree = s->trees[rank];
@@ -112,20 +136,30 @@ static int do_step(const struct tree_state *s, uint32_t rank, uint64_t step, uin
     case TX_DELETE: return remo_tree_remove(tree, &key, 1);
     default: break;
     }
-    int rc = remo_tree_get(tree, &key, 1, value, sizeof value, &bytes);
+    int rc = -ESTALE;
+    if (step & 255)
+        rc = get_at(tree, key, value, &bytes);
+    if (rc == -ESTALE)
+        rc = remo_tree_get(tree, &key, 1, value, sizeof value, &bytes);
     if (rc == 0)
         *ret_number = number_of(s, value, bytes);
     return rc;
 }
 
 /* Scan keys of the range. Add the outcomes of reads of keys [first, end) to *ret_result. */
-static int do_scan(const struct tree_state *s, uint32_t rank, const struct remo_tree_range *range,
-                   uint32_t first, uint32_t end, uint64_t *ret_result) {
+static int do_scan(struct tree_state *s, uint32_t rank, const struct remo_tree_range *range, uint32_t first,
+                   uint32_t end, uint64_t *ret_result) {
     unsigned char buffer[512];
     struct remo_tree_result result;
     struct remo_tree_entry entry;
+    struct remo_tree_range chosen = range ? *range : (struct remo_tree_range){0};
+    bool is_descending = (rank + s->scans[rank]++) % 2;
     size_t offset = 0, fixed_count = 0;
-    int last = -1, rc = remo_tree_scan(s->trees[rank], range, buffer, sizeof buffer, &result);
+    chosen.flags = is_descending ? REMO_TREE_DESCENDING : 0;
+    int last = is_descending ? 256 : -1,
+        rc = rank == 2 && s->by_snapshot
+                 ? scan_at(s->trees[rank], &chosen, buffer, sizeof buffer, &result)
+                 : remo_tree_scan(s->trees[rank], &chosen, buffer, sizeof buffer, &result);
     if (rc != 0)
         return rc;
     for (uint32_t key = first; key < end; key++)
@@ -133,7 +167,7 @@ static int do_scan(const struct tree_state *s, uint32_t rank, const struct remo_
     while (remo_tree_result_next(buffer, &result, &offset, &entry)) {
         int key = *(const unsigned char *)entry.key.data;
         uint64_t number = number_of(s, entry.value.data, entry.value.bytes);
-        sim_require(key > last, "a scan returns key %c after %c", key, last);
+        sim_require(is_descending ? key < last : key > last, "a scan returns key %c after %c", key, last);
         last = key;
         if (strchr(s->fixed, key)) {
             fixed_count++;
@@ -176,7 +210,10 @@ static void call(struct tree_state *s, uint32_t rank, uint64_t step) {
     const uint64_t reads_middle = STEP(TX_READ, 1, 0) | STEP(TX_READ, 2, 0) << 16,
                    reads = STEP(TX_READ, 0, 0) | reads_middle << 16 | STEP(TX_READ, 3, 0) << 48;
     bool is_scan = step == SCAN || step == SCAN_MIDDLE;
-    uint64_t argument = step == SCAN ? reads : step == SCAN_MIDDLE ? reads_middle : step;
+    uint64_t argument = step == SCAN            ? reads
+                        : step == SCAN_MIDDLE   ? reads_middle
+                        : step >> 12 == TX_READ ? step & ~UINT64_C(255)
+                                                : step;
     uint64_t result = 0, number = 0;
     uint32_t index = sim_begin(TX_RUN, 0, argument, 0);
     int rc = step == SCAN          ? do_scan(s, rank, NULL, 0, ORACLE_KEYS, &result)
@@ -210,8 +247,8 @@ static void changes_body(void *state, uint32_t rank, uint32_t thread) {
          STEP(TX_UPDATE, 0, 4), STEP(TX_READ, 3, 0), SCAN},
         {STEP(TX_PUT, 3, 11), STEP(TX_READ, 1, 0), STEP(TX_INSERT, 2, 12), STEP(TX_DELETE, 3, 0), SCAN,
          STEP(TX_PUT, 3, 13), STEP(TX_DELETE, 1, 0), STEP(TX_READ, 2, 0)},
-        {SCAN, STEP(TX_READ, 0, 0), STEP(TX_READ, 3, 0), SCAN, STEP(TX_DELETE, 0, 0), STEP(TX_READ, 2, 0),
-         SCAN, STEP(TX_READ, 1, 0)}};
+        {SCAN, STEP(TX_READ, 0, BY_SNAPSHOT), STEP(TX_READ, 3, 0), SCAN, STEP(TX_DELETE, 0, 0),
+         STEP(TX_READ, 2, BY_SNAPSHOT), SCAN, STEP(TX_READ, 1, 0)}};
     (void)thread;
     run(state, rank, programs[rank], CALLS_MAX);
 }
@@ -293,7 +330,7 @@ static void frozen_body(void *state, uint32_t rank, uint32_t thread) {
                                             STEP(TX_PUT, 2, 3),    STEP(TX_DELETE, 2, 0),
                                             STEP(TX_DELETE, 1, 0), STEP(TX_DELETE, 0, 0)};
     struct tree_state *s = state;
-    if (rank == 2)
+    for (uint32_t i = 0; i < 2 && rank == 2; i++)
         call(s, rank, SCAN);
     for (uint32_t i = 0; i < ROUNDS * CHANGES && rank == 1; i++)
         call(s, rank, STEP(TX_PUT, 3, 1 + 2 * i + thread));

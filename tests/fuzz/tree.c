@@ -1,7 +1,7 @@
-/* tree.c - fuzzes the tree: a node that a reader has copied from a peer (node.h), and the requests of changes
- * (owner.c). Input: u8 mode, and the node, or requests {u8 bytes; data}. The only node of the job is its own
- * peer. Invariants: only the node is read; a request is refused, or makes its change. The tree remains in
- * order, and after the removal of all keys all nodes but the root are unused. */
+/* tree.c - fuzzes the tree: a node that a reader has copied from a peer (node.h), the requests of changes
+ * (owner.c), and all calls on a damaged tree. Input: u8 mode, and the node, or requests {u8 bytes; data}, or
+ * damages {u8 object, place, bytes; data}. The only node of the job is its own peer. Invariants: only the
+ * node is read; a request is refused, or makes its change, and the tree remains in order; each call ends. */
 #include "systems/tree/tree.h"
 
 #include <assert.h>
@@ -15,7 +15,10 @@
 #define VALUE_BYTES_MAX 24u
 #define NODES 8u
 
-enum { REQUESTS = 1, MEND_LEVEL = 2, MODES = 4 };
+enum { REQUESTS = 1, MEND_LEVEL = 2, DAMAGE = 4, MODES = 8 };
+
+#define DAMAGED_KEYS 40u
+#define DAMAGED_TIMEOUT_NS (100 * REMO__NS_PER_US) /* a get repeats its attempts for that long */
 
 static struct remo_node *node;
 static struct remo_tree *tree;
@@ -76,15 +79,20 @@ static void close_node(void) {
     remo_node_close(node);
 }
 
-static void open_node(void) {
-    struct remo_config config = {.fabric = "shm", .arena_bytes = 64u << 20, .segment_bytes = 2u << 20};
+static void open_tree(void) {
     struct remo_tree_options options = {.nodes = NODES,
                                         .node_bytes = NODE_BYTES,
                                         .key_bytes_max = KEY_BYTES_MAX,
                                         .value_bytes_max = VALUE_BYTES_MAX};
-    int rc = remo_node_open(&config, &node);
-    rc = rc ? rc : remo_tree_open(remo_node_root(node), "tree", &options, &tree);
+    int rc = remo_tree_open(remo_node_root(node), "tree", &options, &tree);
     assert(rc == 0);
+}
+
+static void open_node(void) {
+    struct remo_config config = {.fabric = "shm", .arena_bytes = 64u << 20, .segment_bytes = 2u << 20};
+    int rc = remo_node_open(&config, &node);
+    assert(rc == 0);
+    open_tree();
     atexit(close_node);
 }
 
@@ -146,11 +154,71 @@ static void fuzz_requests(const uint8_t *data, size_t bytes) {
     clear();
 }
 
+/* ---- damage ---- */
+
+static void expect_end(int rc) {
+    assert(rc == 0 || rc == -ENOENT || rc == -EEXIST || rc == -ENOSPC || rc == -EPROTO || rc == -ETIMEDOUT
+           || rc == -EMSGSIZE);
+}
+
+static void overwrite(const uint8_t *data, size_t bytes) {
+    for (size_t at = 0; at + 3 < bytes;) {
+        uint32_t place = data[at + 1] * 2u, count = 1 + data[at + 2] % 32u;
+        count = (uint32_t)remo__min(remo__min(count, bytes - at - 3), NODE_BYTES - place);
+        struct remo_versioned_change change = {
+            .object = data[at] % NODES, .offset = place, .size_bytes = count, .data = data + at + 3};
+        int rc = remo_versioned_commit(tree->nodes, &change, 1, NULL);
+        assert(rc == 0);
+        at += 3 + count;
+    }
+}
+
+static void read_damaged(void) {
+    static char buffer[NODES * NODE_BYTES];
+    struct remo_tree_result result;
+    uint64_t snapshot, count;
+    size_t bytes;
+    for (uint32_t flags = 0; flags < 4; flags++) {
+        const struct remo_tree_range range = {.from = {"1", 1}, .flags = flags};
+        expect_end(remo_tree_scan(tree, flags > 1 ? &range : NULL, buffer, sizeof buffer, &result));
+        expect_end(remo_tree_count(tree, &range, &count));
+    }
+    int rc = remo_tree_snapshot(tree, &snapshot);
+    assert(rc == 0);
+    expect_end(remo_tree_get(tree, "17", 2, buffer, sizeof buffer, &bytes));
+    expect_end(remo_tree_get_at(tree, &snapshot, "05", 2, buffer, sizeof buffer, &bytes));
+}
+
+static void fuzz_damage(const uint8_t *data, size_t bytes) {
+    if (!node)
+        open_node();
+    for (uint32_t i = 0; i < DAMAGED_KEYS; i++) {
+        const char key[] = {(char)('0' + i / 10), (char)('0' + i % 10)};
+        int rc = remo_tree_insert(tree, key, sizeof key, "a value of 22 bytes...", 22);
+        assert(rc == 0);
+    }
+    uint64_t timeout_ns = node->op_timeout_ns;
+    node->op_timeout_ns = DAMAGED_TIMEOUT_NS;
+    overwrite(data, bytes);
+    read_damaged();
+    for (uint32_t i = 0; i < DAMAGED_KEYS; i++) {
+        const char key[] = {(char)('0' + i % 4), (char)('0' + i / 4), 'x'};
+        expect_end(remo_tree_upsert(tree, key, 2 + i % 2, "another value", i % 14));
+        expect_end(remo_tree_remove(tree, key, 2));
+    }
+    read_damaged();
+    node->op_timeout_ns = timeout_ns;
+    remo_tree_close(tree);
+    open_tree();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     if (bytes < 1)
         return 0;
     if (data[0] & REQUESTS)
         fuzz_requests(data + 1, bytes - 1);
+    else if (data[0] & DAMAGE)
+        fuzz_damage(data + 1, bytes - 1);
     else
         fuzz_node(data + 1, bytes - 1, data[0]);
     return 0;
@@ -190,11 +258,25 @@ static size_t seed_requests(uint32_t n, uint8_t *data) {
     return at;
 }
 
+/* Each number in the header of a node, and some bytes behind it. */
+static size_t seed_damage(uint32_t n, uint8_t *data) {
+    size_t at = 0;
+    for (uint32_t i = 0; i < 1 + n % 4; i++) {
+        data[at++] = (uint8_t)(n + i);
+        data[at++] = (uint8_t)(n < 6 ? n : 7 * n);
+        data[at++] = (uint8_t)(n % 3);
+        memset(data + at, n % 2 ? 255 : (int)n, 1 + n % 3);
+        at += 1 + n % 3;
+    }
+    return at;
+}
+
 size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
     if (n >= 12 * MODES)
         return 0;
     ret_data[0] = (uint8_t)(n % MODES);
     return 1
            + (n % MODES & REQUESTS ? seed_requests(n / MODES, ret_data + 1)
+              : n % MODES & DAMAGE ? seed_damage(n / MODES, ret_data + 1)
                                    : seed_node(2 * (n / MODES), ret_data + 1));
 }

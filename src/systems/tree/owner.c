@@ -468,6 +468,29 @@ int remo__tree_serve_thaw(void *ctx, const struct remo_rpc_request *request) {
     return 0;
 }
 
+/* ---- statistics ---- */
+
+int remo_tree_stats(struct remo_tree *tree, struct remo_tree_owner_stats *ret_stats) {
+    REMO__REQUIRE(tree);
+    REMO__REQUIRE(ret_stats);
+    struct tree_owner *own = tree->own;
+    struct remo_tree_owner_stats stats = {.nodes_max = tree->node_count};
+    if (!own)
+        return remo__fail(-EPERM, "this node is not an owner of tree %s", remo_channel_name(tree->channel));
+    int rc = remo__mutex_lock(tree->node, &own->mutex, REMO_FOREVER); /* held for copies only */
+    if (rc != 0)
+        return rc;
+    stats.nodes = tree->node_count - own->free_count;
+    rc = load(tree, TREE_ROOT, own->scratch);
+    stats.levels = header_of(own->scratch).level + 1u;
+    if (rc == 0)
+        rc = remo_versioned_version(tree->nodes, tree->node->rank, &stats.version);
+    remo__mutex_unlock(tree->node, &own->mutex);
+    if (rc == 0)
+        *ret_stats = stats;
+    return rc;
+}
+
 /* ---- open and close ---- */
 
 static bool alloc_steps(const struct remo_tree *tree, struct tree_owner *own) {

@@ -136,6 +136,11 @@ struct seek {
     struct tree_bytes key;
 };
 
+static int fail_damaged(const struct seek *seek) {
+    return remo__fail(-EPROTO, "tree %s at node %u is damaged; start the job again",
+                      remo_channel_name(seek->tree->channel), seek->owner);
+}
+
 /* Set *ret_node to a node: a cached inner one, or the contents of the buffer. */
 static int load(const struct seek *seek, uint32_t object, const void **ret_node) {
     *ret_node = seek->use_cache ? remo__tree_cached(seek->cache, seek->owner, object) : NULL;
@@ -177,6 +182,17 @@ static int find_leaf(const struct seek *seek, const void **ret_leaf) {
     }
 }
 
+/* Find the leaf of a key as of a version: by cached inner nodes, or by nodes of this version. */
+static int seek_leaf_at(struct seek *seek, const void **ret_leaf) {
+    int rc = 0;
+    *ret_leaf = NULL;
+    for (uint32_t attempt = 0; attempt < 2 && rc == 0 && !*ret_leaf; attempt++) {
+        seek->use_cache = attempt == 0;
+        rc = find_leaf(seek, ret_leaf);
+    }
+    return rc == 0 && !*ret_leaf ? fail_damaged(seek) : rc;
+}
+
 /* Find the leaf of a key: first by cached inner nodes, then by the newest states of all nodes on the path,
  * then by nodes as of one version, which are a tree. */
 static int seek_leaf(struct seek *seek, const void **ret_leaf) {
@@ -212,8 +228,7 @@ static int copy_value(const struct seek *seek, const void *leaf, void *value, si
     bool is_found;
     if (!remo__tree_node_find(leaf, seek->tree->node_bytes, seek->key, &index, &is_found)
         || (is_found && !remo__tree_node_entry(leaf, seek->tree->node_bytes, index, &entry)))
-        return remo__fail(-EPROTO, "tree %s at node %u is damaged; start the job again",
-                          remo_channel_name(seek->tree->channel), seek->owner);
+        return fail_damaged(seek);
     if (!is_found)
         return remo__fail_static(-ENOENT, "the tree has no such key");
     *ret_value_bytes = entry.value.bytes;
@@ -224,30 +239,53 @@ static int copy_value(const struct seek *seek, const void *leaf, void *value, si
     return 0;
 }
 
+/* `snapshot`: NULL: the newest state. */
+static int get(struct remo_tree *tree, const uint64_t *snapshot, struct tree_bytes key, void *value,
+               size_t value_cap, size_t *ret_value_bytes) {
+    const void *leaf;
+    uint32_t position = remo__tree_position(tree, key);
+    struct seek seek = {
+        .tree = tree, .cache = remo__tree_cache(tree), .owner = tree->owners[position], .key = key};
+    struct tree_buffer *buffer = seek.cache ? remo__tree_take_buffer(tree, seek.cache) : NULL;
+    if (!buffer)
+        return remo__last_code();
+    seek.buffer = buffer->bytes;
+    seek.version = snapshot ? snapshot[position] : REMO_VERSIONED_NEWEST;
+    int rc = snapshot ? seek_leaf_at(&seek, &leaf) : seek_leaf(&seek, &leaf);
+    if (rc == 0)
+        rc = copy_value(&seek, leaf, value, value_cap, ret_value_bytes);
+    remo__tree_put_buffer(seek.cache, buffer);
+    return rc;
+}
+
+static int check_get(const struct remo_tree *tree, const void *key, size_t key_bytes) {
+    int rc = remo__tree_check_key(tree, key, key_bytes);
+    return rc == 0 ? remo__tree_check_options(tree) : rc;
+}
+
 int remo_tree_get(struct remo_tree *tree, const void *key, size_t key_bytes, void *value, size_t value_cap,
                   size_t *ret_value_bytes) {
     REMO__REQUIRE(tree);
     REMO__REQUIRE(value);
     REMO__REQUIRE(ret_value_bytes);
-    const void *leaf;
-    int rc = remo__tree_check_key(tree, key, key_bytes);
-    if (rc == 0)
-        rc = remo__tree_check_options(tree);
+    int rc = check_get(tree, key, key_bytes);
     if (rc != 0)
         return rc;
-    struct seek seek = {.tree = tree,
-                        .cache = remo__tree_cache(tree),
-                        .owner = remo_tree_owner(tree, key, key_bytes),
-                        .key = {key, (uint32_t)key_bytes}};
-    if (!seek.cache)
-        return remo__last_code();
-    struct tree_buffer *buffer = remo__tree_take_buffer(tree, seek.cache);
-    if (!buffer)
-        return remo__last_code();
-    seek.buffer = buffer->bytes;
-    rc = seek_leaf(&seek, &leaf);
-    if (rc == 0)
-        rc = copy_value(&seek, leaf, value, value_cap, ret_value_bytes);
-    remo__tree_put_buffer(seek.cache, buffer);
-    return rc;
+    return get(tree, NULL, (struct tree_bytes){key, (uint32_t)key_bytes}, value, value_cap, ret_value_bytes);
+}
+
+int remo_tree_get_at(struct remo_tree *tree, const uint64_t *snapshot, const void *key, size_t key_bytes,
+                     void *value, size_t value_cap, size_t *ret_value_bytes) {
+    REMO__REQUIRE(tree);
+    REMO__REQUIRE(snapshot);
+    REMO__REQUIRE(value);
+    REMO__REQUIRE(ret_value_bytes);
+    int rc = check_get(tree, key, key_bytes);
+    if (rc != 0)
+        return rc;
+    struct tree_bytes the_key = {key, (uint32_t)key_bytes};
+    if (snapshot[remo__tree_position(tree, the_key)] == 0)
+        return remo__fail(-EINVAL, "cannot read tree %s: the snapshot is not from remo_tree_snapshot",
+                          remo_channel_name(tree->channel));
+    return get(tree, snapshot, the_key, value, value_cap, ret_value_bytes);
 }

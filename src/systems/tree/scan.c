@@ -1,46 +1,44 @@
 /* scan.c - scans: the leaves of a range of keys, as of one version of each owner.
- * Invariant: a scan copies the leaves of an owner as of one version, and the range of each leaf begins where
- * that of the previous leaf ends. So no leaf is missing, and none is copied twice. Inner nodes only help to
- * find leaves. docs/internals/tree.md has the proof. */
+ * Invariant: all leaves that are used of an owner are of one version, and the range of each ends where that
+ * of the next one in the direction of the scan begins. So no leaf is missing, and none is used twice. A
+ * cached inner node only helps to find leaves. */
 #include <string.h>
 
 #include "systems/tree/tree.h"
 
-#define PAUSE_NS (20 * REMO__NS_PER_US) /* while an owner has not made its root yet */
-#define READ_ATTEMPTS 3u                /* to find versions of one instant without a freeze */
-#define FREEZE_NS (REMO__NS_PER_MS)
-#define FREEZE_TIMEOUT_PART 8u /* of op_timeout_ns, for the reply to a freeze */
-#define WRONG_WAY 1            /* not an error if the inner nodes were cached */
-#define ENTRY_BYTES 4u         /* of an entry in the result, without key and value */
+#define WRONG_WAY 1    /* not an error if the inner nodes were cached */
+#define ENTRY_BYTES 4u /* of an entry in the result and in a node, without key and value */
 
+/* The cursor is where the rest of the range begins: ascending, the first key that has not been copied;
+ * descending, the key after it. */
 struct scan {
     struct remo_tree *tree;
-    const struct remo_tree_range *range;
-    char *buffer;
+    struct tree_bytes from, to;
+    bool has_to, is_descending, keys_only;
+    uint64_t limit;
+    const uint64_t *snapshot; /* NULL: find the versions */
+    char *buffer;             /* NULL: count the entries */
     size_t cap;
     struct remo_tree_result result;
     bool is_full; /* the buffer or the limit has ended the scan */
-
     struct tree_cache *cache;
 
-    /* the current owner */
+    /* the present owner */
     uint32_t position, owner;
     uint64_t version;
-    bool use_cache;                       /* use cached inner nodes, perhaps of other versions */
-    char *nodes;                          /* the parent of the leaves, and TREE_WINDOW - 1 leaves */
-    char cursor[REMO_TREE_KEY_BYTES_MAX]; /* the lower limit of the keys that remain to be copied */
+    bool use_cache; /* inner nodes may be of another version */
+    char *nodes;    /* the parent of the leaves, and TREE_WINDOW - 1 leaves */
+    char cursor[REMO_TREE_KEY_BYTES_MAX + 1];
     uint32_t cursor_bytes;
-    bool is_last; /* no leaf follows */
+    bool has_cursor; /* false: descending from the last key of the tree */
+    bool is_last;    /* no leaf follows */
 };
-
-static struct tree_bytes bytes_of(const struct remo_tree_key *key) {
-    return (struct tree_bytes){key->data, key->data ? (uint32_t)key->bytes : 0};
-}
 
 static void set_cursor(struct scan *scan, struct tree_bytes key) {
     if (key.bytes > 0)
         memcpy(scan->cursor, key.data, key.bytes);
     scan->cursor_bytes = key.bytes;
+    scan->has_cursor = true;
 }
 
 static struct tree_bytes cursor_of(const struct scan *scan) {
@@ -51,14 +49,9 @@ static char *node_at(const struct scan *scan, uint32_t index) {
     return scan->nodes + (size_t)index * scan->tree->node_bytes;
 }
 
+/* Return whether the range has no keys from `key` on. */
 static bool is_beyond(const struct scan *scan, struct tree_bytes key) {
-    return scan->range->to.data && remo__tree_compare(key, bytes_of(&scan->range->to)) >= 0;
-}
-
-/* Return whether the current owner has no keys from `key` on. */
-static bool is_end_of_owner(const struct scan *scan, struct tree_bytes key) {
-    return scan->position + 1 < scan->tree->owner_count
-           && remo__tree_compare(key, scan->tree->boundaries[scan->position]) >= 0;
+    return scan->has_to && remo__tree_compare(key, scan->to) >= 0;
 }
 
 static int fail_damaged(const struct scan *scan) {
@@ -68,57 +61,111 @@ static int fail_damaged(const struct scan *scan) {
 
 /* ---- one leaf ---- */
 
-/* Copy an entry to the result, or end the scan. */
-static void copy_entry(struct scan *scan, const struct tree_entry *entry) {
-    size_t bytes = ENTRY_BYTES + entry->key.bytes + entry->value.bytes;
-    uint16_t sizes[2] = {(uint16_t)entry->key.bytes, (uint16_t)entry->value.bytes};
-    bool is_over = scan->range->limit != 0 && scan->result.entries == scan->range->limit;
-    if (is_over || bytes > scan->cap - scan->result.bytes) {
+/* Copy or count an entry, or end the scan. */
+static void use_entry(struct scan *scan, const struct tree_entry *entry) {
+    uint32_t value_bytes = scan->keys_only ? 0 : entry->value.bytes;
+    size_t bytes = ENTRY_BYTES + entry->key.bytes + value_bytes;
+    bool is_over = scan->limit != 0 && scan->result.entries == scan->limit;
+    if (is_over || (scan->buffer && bytes > scan->cap - scan->result.bytes)) {
         scan->is_full = true;
         return;
     }
-    char *place = scan->buffer + scan->result.bytes;
-    memcpy(place, sizes, sizeof sizes);
-    memcpy(place + ENTRY_BYTES, entry->key.data, entry->key.bytes);
-    memcpy(place + ENTRY_BYTES + entry->key.bytes, entry->value.data, entry->value.bytes);
-    scan->result.bytes += bytes;
     scan->result.entries++;
+    if (!scan->buffer)
+        return;
+    char *place = scan->buffer + scan->result.bytes;
+    memcpy(place, (const char *)entry->key.data - ENTRY_BYTES, bytes); /* as in the node */
+    if (scan->keys_only)
+        memset(place + 2, 0, 2); /* the size of the value */
+    scan->result.bytes += bytes;
 }
 
-/* Copy the entries of a leaf from the cursor on, and move the cursor to the high fence. Returns WRONG_WAY if
- * the cursor is not between the fences. */
-static int copy_leaf(struct scan *scan, const void *leaf) {
-    uint32_t node_bytes = scan->tree->node_bytes, index;
-    struct tree_header header;
+/* Return whether the rest of the range begins in the leaf. */
+static bool has_cursor(const struct scan *scan, const void *leaf) {
+    uint32_t node_bytes = scan->tree->node_bytes;
     struct tree_bytes high;
-    bool is_found;
-    if (!remo__tree_node_is_valid(leaf, node_bytes, 0)
-        || !remo__tree_node_covers(leaf, node_bytes, cursor_of(scan))
-        || !remo__tree_node_find(leaf, node_bytes, cursor_of(scan), &index, &is_found))
-        return WRONG_WAY;
-    memcpy(&header, leaf, sizeof header);
-    scan->cache->leaf_entries = header.count;
-    for (; index < header.count && !scan->is_full; index++) {
-        struct tree_entry entry;
-        if (!remo__tree_node_entry(leaf, node_bytes, index, &entry))
-            return fail_damaged(scan);
-        scan->is_last = is_beyond(scan, entry.key);
-        if (scan->is_last)
-            return 0;
-        copy_entry(scan, &entry);
+    if (!remo__tree_node_is_valid(leaf, node_bytes, 0))
+        return false;
+    if (!scan->is_descending)
+        return remo__tree_node_covers(leaf, node_bytes, cursor_of(scan));
+    bool has_high = remo__tree_node_high(leaf, node_bytes, &high);
+    if (!scan->has_cursor)
+        return !has_high;
+    return remo__tree_compare(remo__tree_node_low(leaf, node_bytes), cursor_of(scan)) < 0
+           && (!has_high || remo__tree_compare(cursor_of(scan), high) <= 0);
+}
+
+/* Use entries [first, end). `is_inside`: all of them are in the range. */
+static int use_entries(struct scan *scan, const void *leaf, uint32_t first, uint32_t end, bool is_inside) {
+    if (is_inside && !scan->buffer && scan->limit == 0) {
+        scan->result.entries += end - first;
+        return 0;
     }
-    scan->is_last = !remo__tree_node_high(leaf, node_bytes, &high) || is_beyond(scan, high)
-                    || is_end_of_owner(scan, high);
-    if (high.bytes > sizeof scan->cursor)
-        return fail_damaged(scan);
-    if (!scan->is_last)
-        set_cursor(scan, high);
+    for (uint32_t i = first; i < end && !scan->is_full; i++) {
+        struct tree_entry entry;
+        uint32_t index = scan->is_descending ? first + end - 1 - i : i;
+        if (!remo__tree_node_entry(leaf, scan->tree->node_bytes, index, &entry))
+            return fail_damaged(scan);
+        bool is_outside = !is_inside
+                          && (scan->is_descending ? remo__tree_compare(entry.key, scan->from) < 0
+                                                  : is_beyond(scan, entry.key));
+        if (is_outside)
+            return 0;
+        use_entry(scan, &entry);
+    }
     return 0;
+}
+
+/* Move the cursor to the other end of the leaf, or find that the leaf is the last one of the owner or of the
+ * range. Sets *ret_inside to whether the range contains all keys of the leaf from the cursor on. */
+static int leave_leaf(struct scan *scan, const void *leaf, bool *ret_inside) {
+    const struct remo_tree *tree = scan->tree;
+    uint32_t position = scan->position;
+    struct tree_bytes fence = remo__tree_node_low(leaf, tree->node_bytes);
+    bool is_end = fence.bytes == 0;
+    if (scan->is_descending) {
+        *ret_inside = remo__tree_compare(fence, scan->from) >= 0;
+        is_end = is_end || remo__tree_compare(fence, scan->from) <= 0
+                 || (position > 0 && remo__tree_compare(fence, tree->boundaries[position - 1]) <= 0);
+    } else {
+        bool has_high = remo__tree_node_high(leaf, tree->node_bytes, &fence);
+        *ret_inside = !scan->has_to || (has_high && remo__tree_compare(fence, scan->to) <= 0);
+        is_end = !has_high || is_beyond(scan, fence)
+                 || (position + 1 < tree->owner_count
+                     && remo__tree_compare(fence, tree->boundaries[position]) >= 0);
+    }
+    if (fence.bytes > REMO_TREE_KEY_BYTES_MAX)
+        return fail_damaged(scan);
+    scan->is_last = is_end;
+    if (!is_end)
+        set_cursor(scan, fence);
+    return 0;
+}
+
+/* Use the entries of a leaf from the cursor on, and move the cursor to the other end of the leaf. Returns
+ * WRONG_WAY if the rest of the range does not begin in the leaf. */
+static int use_leaf(struct scan *scan, const void *leaf) {
+    uint32_t index;
+    struct tree_header header;
+    bool is_found, is_inside;
+    memcpy(&header, leaf, sizeof header);
+    if (!has_cursor(scan, leaf))
+        return WRONG_WAY;
+    if (!scan->has_cursor)
+        index = header.count;
+    else if (!remo__tree_node_find(leaf, scan->tree->node_bytes, cursor_of(scan), &index, &is_found))
+        return fail_damaged(scan);
+    scan->cache->leaf_entries = header.count;
+    int rc = leave_leaf(scan, leaf, &is_inside);
+    if (rc != 0)
+        return rc;
+    return scan->is_descending ? use_entries(scan, leaf, 0, index, is_inside)
+                               : use_entries(scan, leaf, index, header.count, is_inside);
 }
 
 /* ---- one owner ---- */
 
-/* Set *ret_node to a cached inner node, or read the node into the first node of the buffer. */
+/* Set *ret_node to a cached inner node, or read the node into the first place. */
 static int load(struct scan *scan, uint32_t object, const void **ret_node) {
     *ret_node = scan->use_cache ? remo__tree_cached(scan->cache, scan->owner, object) : NULL;
     if (*ret_node)
@@ -131,7 +178,30 @@ static int load(struct scan *scan, uint32_t object, const void **ret_node) {
     return rc;
 }
 
-/* Copy the parent of the leaf of the cursor to the first node of the buffer, or the root if it is a leaf. */
+/* Find the child of an inner node in which the rest of the range begins. Returns false if there is none. */
+static bool find_child(const struct scan *scan, const void *node, uint32_t *ret_index, uint32_t *ret_child) {
+    uint32_t node_bytes = scan->tree->node_bytes;
+    struct tree_header header;
+    struct tree_entry entry;
+    bool is_found, is_child;
+    memcpy(&header, node, sizeof header);
+    if (!scan->is_descending) {
+        is_child = remo__tree_node_child(node, node_bytes, cursor_of(scan), ret_index, ret_child);
+    } else {
+        *ret_index = header.count;
+        is_child = header.count > 0
+                   && (!scan->has_cursor
+                       || remo__tree_node_find(node, node_bytes, cursor_of(scan), ret_index, &is_found));
+        *ret_index -= is_child && *ret_index > 0;
+        is_child = is_child && remo__tree_node_entry(node, node_bytes, *ret_index, &entry)
+                   && entry.value.bytes == sizeof *ret_child;
+        if (is_child)
+            memcpy(ret_child, entry.value.data, sizeof *ret_child);
+    }
+    return is_child && *ret_child < scan->tree->node_count;
+}
+
+/* Set the first place to the node above the leaves on the way to the cursor, or to the root if it is one. */
 static int descend(struct scan *scan, struct tree_header *ret_header) {
     uint32_t object = TREE_ROOT, index, node_bytes = scan->tree->node_bytes;
     for (uint32_t depth = 0; depth < TREE_DEPTH_MAX; depth++) {
@@ -143,11 +213,10 @@ static int descend(struct scan *scan, struct tree_header *ret_header) {
         if (!remo__tree_node_is_valid(node, node_bytes, ret_header->level))
             return WRONG_WAY;
         if (ret_header->level <= 1) {
-            memmove(node_at(scan, 0), node, node_bytes); /* the cache may replace it later */
+            memmove(node_at(scan, 0), node, node_bytes); /* a cached one may be replaced meanwhile */
             return 0;
         }
-        if (!remo__tree_node_child(node, node_bytes, cursor_of(scan), &index, &object)
-            || object >= scan->tree->node_count)
+        if (!find_child(scan, node, &index, &object))
             return WRONG_WAY;
     }
     return WRONG_WAY;
@@ -155,59 +224,73 @@ static int descend(struct scan *scan, struct tree_header *ret_header) {
 
 /* Return how many leaves to read at the same time: no more than the rest of the scan probably needs. */
 static uint32_t window_of(const struct scan *scan) {
-    uint64_t entries = remo__max(scan->cache->leaf_entries, 1);
-    uint64_t for_limit =
-        scan->range->limit != 0 ? (scan->range->limit - scan->result.entries) / entries + 1 : TREE_WINDOW - 1;
-    uint64_t for_buffer = 2 * (scan->cap - scan->result.bytes) / scan->tree->node_bytes + 1;
-    return (uint32_t)remo__min(remo__min(for_limit, for_buffer), TREE_WINDOW - 1);
+    uint64_t entries = remo__max(scan->cache->leaf_entries, 1), window = TREE_WINDOW - 1;
+    if (scan->limit != 0)
+        window = remo__min(window, (scan->limit - scan->result.entries) / entries + 1);
+    if (scan->buffer)
+        window = remo__min(window, 2 * (scan->cap - scan->result.bytes) / scan->tree->node_bytes + 1);
+    return (uint32_t)window;
 }
 
-/* Read up to a window of leaves below the parent, from child `first` on. */
+/* Return whether the range ends before the child that follows entry `index` of the parent. */
+static bool ends_before(const struct scan *scan, uint32_t index) {
+    struct tree_entry entry; /* ascending, of the next child; descending, of this one */
+    uint32_t limit = scan->is_descending ? index : index + 1;
+    if (!remo__tree_node_entry(node_at(scan, 0), scan->tree->node_bytes, limit, &entry))
+        return true;
+    return scan->is_descending ? remo__tree_compare(entry.key, scan->from) <= 0 : is_beyond(scan, entry.key);
+}
+
+/* Read up to `count` leaves below the parent from the child `first` on, in the direction of the scan. */
 static int read_leaves(struct scan *scan, uint32_t first, uint32_t count, uint32_t *ret_read) {
     struct remo_versioned_item items[TREE_WINDOW];
-    uint32_t node_bytes = scan->tree->node_bytes, window = window_of(scan), read = 0;
-    for (; first + read < count && read < window; read++) {
+    uint32_t node_bytes = scan->tree->node_bytes, read = 0;
+    count = remo__min(count, window_of(scan));
+    do {
         struct tree_entry entry;
-        uint32_t child;
-        if (!remo__tree_node_entry(node_at(scan, 0), node_bytes, first + read, &entry)
+        uint32_t child, index = scan->is_descending ? first - read : first + read;
+        if (!remo__tree_node_entry(node_at(scan, 0), node_bytes, index, &entry)
             || entry.value.bytes != sizeof child)
             return WRONG_WAY;
-        if (read > 0 && is_beyond(scan, entry.key))
-            break;
         memcpy(&child, entry.value.data, sizeof child);
         if (child >= scan->tree->node_count)
             return WRONG_WAY;
         items[read] = (struct remo_versioned_item){.object = child, .value = node_at(scan, read + 1)};
-    }
+        read++;
+        if (read < count && ends_before(scan, index))
+            break;
+    } while (read < count);
     *ret_read = read;
     return remo_versioned_read_many_at(scan->tree->nodes, scan->owner, scan->version, items, read);
 }
 
-/* Copy all leaves below one parent, from the cursor on. */
-static int copy_leaves(struct scan *scan, const struct tree_header *parent) {
+/* Use all leaves below one parent, from the cursor on. */
+static int use_leaves(struct scan *scan, const struct tree_header *parent) {
     uint32_t child, object, read = 0;
-    if (!remo__tree_node_child(node_at(scan, 0), scan->tree->node_bytes, cursor_of(scan), &child, &object))
+    if (!find_child(scan, node_at(scan, 0), &child, &object))
         return WRONG_WAY;
-    for (; child < parent->count && !scan->is_full && !scan->is_last; child += read) {
-        int rc = read_leaves(scan, child, parent->count, &read);
+    uint32_t left = scan->is_descending ? child + 1 : parent->count - child;
+    for (; left > 0 && !scan->is_full && !scan->is_last; left -= read) {
+        int rc = read_leaves(scan, child, left, &read);
         for (uint32_t i = 0; i < read && rc == 0 && !scan->is_full && !scan->is_last; i++)
-            rc = copy_leaf(scan, node_at(scan, i + 1));
+            rc = use_leaf(scan, node_at(scan, i + 1));
         if (rc != 0)
             return rc;
+        child = scan->is_descending ? child - read : child + read;
     }
     return 0;
 }
 
-/* Copy the entries of the owner as of scan->version, from the cursor on: by cached inner nodes, and after a
- * wrong way by the inner nodes of that version. */
-static int copy_owner(struct scan *scan) {
+/* Use the entries of the owner as of scan->version, from the cursor on: by cached inner nodes, and after a
+ * wrong way by those of the version. */
+static int use_owner(struct scan *scan) {
     scan->is_last = false;
     scan->use_cache = true;
     while (!scan->is_full && !scan->is_last) {
         struct tree_header header;
         int rc = descend(scan, &header);
         if (rc == 0)
-            rc = header.level == 0 ? copy_leaf(scan, node_at(scan, 0)) : copy_leaves(scan, &header);
+            rc = header.level == 0 ? use_leaf(scan, node_at(scan, 0)) : use_leaves(scan, &header);
         if (rc == WRONG_WAY && !scan->use_cache)
             return fail_damaged(scan);
         if (rc != 0 && rc != WRONG_WAY)
@@ -217,163 +300,150 @@ static int copy_owner(struct scan *scan) {
     return 0;
 }
 
-/* Scan an owner as of its version. */
+/* Scan one owner as of a version. */
 static int scan_owner(struct scan *scan, uint32_t position, uint64_t version) {
-    struct tree_bytes from = bytes_of(&scan->range->from);
+    const struct remo_tree *tree = scan->tree;
+    bool has_end = position + 1 < tree->owner_count;
     scan->position = position;
-    scan->owner = scan->tree->owners[position];
+    scan->owner = tree->owners[position];
     scan->version = version;
-    if (position > 0 && remo__tree_compare(scan->tree->boundaries[position - 1], from) > 0)
-        set_cursor(scan, scan->tree->boundaries[position - 1]);
-    else
-        set_cursor(scan, from);
-    return copy_owner(scan);
+    scan->has_cursor = false;
+    if (scan->is_descending) {
+        if (has_end)
+            set_cursor(scan, tree->boundaries[position]);
+        if (scan->has_to && (!has_end || remo__tree_compare(scan->to, tree->boundaries[position]) < 0))
+            set_cursor(scan, scan->to);
+    } else if (position > 0 && remo__tree_compare(tree->boundaries[position - 1], scan->from) > 0) {
+        set_cursor(scan, tree->boundaries[position - 1]);
+    } else {
+        set_cursor(scan, scan->from);
+    }
+    return use_owner(scan);
 }
 
-/* ---- the versions of several owners ---- */
+/* ---- all owners of the range ---- */
 
-/* Versions of `count` owners from `first` on. If is_instant, the owners had them at one instant. */
-struct cut {
-    uint32_t first, count;
-    uint64_t *versions, *again;   /* [count] */
-    struct remo_nodeset changing; /* owners whose versions have changed between two reads */
-    struct remo_nodeset frozen;   /* owners that this scan has frozen */
-    bool has_all;                 /* each owner has made its root */
-    bool is_instant;
-};
-
-static int read_versions(const struct scan *scan, const struct cut *cut, uint64_t *ret_versions) {
+/* Scan the owners at their versions. */
+static int scan_cut(struct scan *scan, const struct tree_cut *cut) {
     int rc = 0;
-    for (uint32_t i = 0; i < cut->count && rc == 0; i++)
-        rc = remo_versioned_version(scan->tree->nodes, scan->tree->owners[cut->first + i], &ret_versions[i]);
-    return rc;
-}
-
-/* Read all versions again. If none has changed, all owners had them between the two rounds of reads. */
-static int compare_versions(const struct scan *scan, struct cut *cut) {
-    int rc = read_versions(scan, cut, cut->again);
-    cut->is_instant = cut->has_all = rc == 0;
-    for (uint32_t i = 0; i < cut->count && rc == 0; i++) {
-        if (cut->versions[i] != cut->again[i]) {
-            remo_nodeset_add(&cut->changing, scan->tree->owners[cut->first + i]);
-            cut->is_instant = false;
-        }
-        cut->has_all = cut->has_all && cut->versions[i] > 0;
+    scan->result = (struct remo_tree_result){0};
+    scan->is_full = false;
+    for (uint32_t i = 0; i < cut->count && rc == 0 && !scan->is_full; i++) {
+        uint32_t index = scan->is_descending ? cut->count - 1 - i : i;
+        rc = scan_owner(scan, cut->first + index, cut->versions[index]);
     }
     return rc;
 }
 
-/* Freeze an owner, and set *version to its version. */
-static int call_freeze(struct remo_tree *tree, uint32_t owner, uint64_t freeze_ns, uint64_t *version) {
-    if (owner == tree->node->rank)
-        return remo__tree_freeze(tree, freeze_ns, version);
-    int rc = remo_rpc_call(tree->rpc, owner, TREE_FREEZE, &freeze_ns, sizeof freeze_ns, version,
-                           sizeof *version, NULL, tree->node->op_timeout_ns / FREEZE_TIMEOUT_PART);
-    if (rc > 0)
-        return remo__fail(-rc, "node %u could not delay the changes of tree %s: %s", owner,
-                          remo_channel_name(tree->channel), strerror(rc));
-    return rc;
-}
-
-/* Freeze the owners whose versions change. An owner that does not reply is probably paused, and its version
- * is constant: the comparison of versions decides. */
-static int freeze(const struct scan *scan, struct cut *cut, uint64_t freeze_ns) {
-    int rc = 0;
-    for (uint32_t i = 0; i < cut->count && rc == 0; i++) {
-        uint32_t owner = scan->tree->owners[cut->first + i];
-        if (!remo_nodeset_has(&cut->changing, owner))
-            continue;
-        remo_nodeset_add(&cut->frozen, owner);
-        rc = call_freeze(scan->tree, owner, freeze_ns, &cut->versions[i]);
-        if (rc == -ETIMEDOUT) {
-            remo_nodeset_remove(&cut->changing, owner);
-            remo_nodeset_remove(&cut->frozen, owner); /* a thaw could wait for room in its ring */
-            rc = 0;
-        }
-    }
-    return rc;
-}
-
-/* If a thaw is lost, the freeze ends when its time has passed. */
-static void thaw(const struct scan *scan, struct cut *cut) {
-    struct remo_tree *tree = scan->tree;
-    for (uint32_t i = 0; i < cut->count; i++) {
-        uint32_t owner = tree->owners[cut->first + i];
-        if (!remo_nodeset_has(&cut->frozen, owner))
-            continue;
-        if (owner == tree->node->rank)
-            remo__tree_thaw(tree);
-        else
-            (void)remo_rpc_post(tree->rpc, owner, TREE_THAW, NULL, 0);
-    }
-    cut->frozen = (struct remo_nodeset){0};
-}
-
-/* Find versions of one instant: read all versions twice. If they change too often, freeze the owners in
- * between, longer each time. */
-static int find_cut(const struct scan *scan, struct cut *cut, uint32_t attempt) {
-    int rc = read_versions(scan, cut, cut->versions);
-    if (rc != 0 || cut->count == 1) {
-        cut->is_instant = true;
-        cut->has_all = cut->versions[0] > 0;
-        return rc;
-    }
-    if (attempt < READ_ATTEMPTS)
-        return compare_versions(scan, cut);
-    rc = freeze(scan, cut, FREEZE_NS << remo__min(attempt - READ_ATTEMPTS, 10));
-    if (rc == 0)
-        rc = compare_versions(scan, cut);
-    thaw(scan, cut);
-    return rc;
-}
-
-static int fail_outrun(const struct scan *scan) {
-    return remo__fail(
-        -ETIMEDOUT,
-        "cannot scan tree %s: an owner has not opened it, or owners change it faster than it can be read; "
-        "wait for the owners, open the tree with a larger retain, or scan less at once",
-        remo_channel_name(scan->tree->channel));
-}
-
-/* Scan the owners of the cut as of one instant. Starts again if a version is not retained any more. */
-static int scan_owners(struct scan *scan, struct cut *cut) {
+/* Scan the owners as of one instant, again if a version is not retained. */
+static int scan_newest(struct scan *scan, struct tree_cut *cut) {
     uint64_t deadline_ns = remo__deadline(scan->tree->node->op_timeout_ns);
     for (uint32_t attempt = 0;; attempt++) {
-        scan->result = (struct remo_tree_result){0};
-        scan->is_full = false;
-        int rc = find_cut(scan, cut, attempt);
+        int rc = remo__tree_find_cut(scan->tree, cut, attempt);
         bool can_scan = rc == 0 && cut->is_instant && cut->has_all;
-        for (uint32_t i = 0; i < cut->count && can_scan && rc == 0 && !scan->is_full; i++)
-            rc = scan_owner(scan, cut->first + i, cut->versions[i]);
+        if (can_scan)
+            rc = scan_cut(scan, cut);
         if (rc != 0 ? rc != -ESTALE : can_scan)
             return rc;
         if (remo__remaining_ns(deadline_ns) == 0)
-            return fail_outrun(scan);
+            return remo__tree_fail_outrun(scan->tree);
         if (rc == 0 && !cut->has_all)
-            remo__pause(scan->tree->node, remo__min(deadline_ns, remo__deadline(PAUSE_NS)));
+            remo__tree_await_roots(scan->tree, deadline_ns);
     }
 }
 
-/* With a limit, first scan the first owner alone: it may have enough entries. */
-static int scan_range(struct scan *scan, struct cut *cut) {
-    struct cut first = *cut;
-    first.count = 1;
-    if (scan->range->limit == 0 || cut->count == 1)
-        return scan_owners(scan, cut);
-    int rc = scan_owners(scan, &first);
-    return rc != 0 || scan->is_full ? rc : scan_owners(scan, cut);
+/* Scan the owners at positions [first, end). If the limit is low, the first one in the direction of the scan
+ * may have all entries. */
+static int scan_positions(struct scan *scan, uint32_t first, uint32_t end) {
+    uint64_t versions[2][REMO_NODES_MAX];
+    struct tree_cut all = {.first = first,
+                           .count = end - first,
+                           .versions = versions[0],
+                           .again = versions[1]},
+                    one = all;
+    if (scan->snapshot) {
+        memcpy(versions[0], scan->snapshot + first, all.count * sizeof versions[0][0]);
+        return scan_cut(scan, &all);
+    }
+    if (scan->limit != 0 && all.count > 1) {
+        one.count = 1;
+        one.first = scan->is_descending ? end - 1 : first;
+        int rc = scan_newest(scan, &one);
+        if (rc != 0 || scan->is_full)
+            return rc;
+    }
+    return scan_newest(scan, &all);
 }
 
-/* ---- the call ---- */
+static int scan_range(struct scan *scan) {
+    const struct remo_tree *tree = scan->tree;
+    uint32_t first = remo__tree_position(tree, scan->from), end = first + 1;
+    if (scan->has_to && remo__tree_compare(scan->from, scan->to) >= 0)
+        return 0; /* an empty range */
+    while (end < tree->owner_count && !is_beyond(scan, tree->boundaries[end - 1]))
+        end++;
+    scan->cache = remo__tree_cache(scan->tree);
+    struct tree_buffer *nodes = scan->cache ? remo__tree_take_buffer(scan->tree, scan->cache) : NULL;
+    if (!nodes)
+        return remo__last_code();
+    scan->nodes = (char *)nodes->bytes;
+    int rc = scan_positions(scan, first, end);
+    remo__tree_put_buffer(scan->cache, nodes);
+    return rc;
+}
+
+/* ---- the calls ---- */
+
+/* A key that is excluded at the beginning, or included at the end, is extended by a zero: the result is the
+ * next possible key. */
+struct limits {
+    char from[REMO_TREE_KEY_BYTES_MAX + 1], to[REMO_TREE_KEY_BYTES_MAX + 1];
+};
+
+static struct tree_bytes limit_of(const struct remo_tree_key *key, char *extended, bool is_extended) {
+    uint32_t bytes = key->data ? (uint32_t)key->bytes : 0;
+    if (!is_extended || !key->data)
+        return (struct tree_bytes){key->data, bytes};
+    memcpy(extended, key->data, bytes);
+    extended[bytes] = 0;
+    return (struct tree_bytes){extended, bytes + 1};
+}
 
 static int check_range(const struct remo_tree *tree, const struct remo_tree_range *range) {
+    struct tree_bytes from = {range->from.data, (uint32_t)range->from.bytes},
+                      to = {range->to.data, (uint32_t)range->to.bytes};
     int rc = remo__tree_check_key(tree, range->from.data, range->from.data ? range->from.bytes : 0);
     if (rc == 0)
         rc = remo__tree_check_key(tree, range->to.data, range->to.data ? range->to.bytes : 0);
-    if (rc == 0 && range->to.data && remo__tree_compare(bytes_of(&range->from), bytes_of(&range->to)) > 0)
+    if (rc == 0 && range->flags & ~REMO_TREE_FLAGS)
+        rc = remo__fail(-EINVAL, "cannot scan tree %s: unknown flags %#x", remo_channel_name(tree->channel),
+                        range->flags);
+    if (rc == 0 && from.data && to.data && remo__tree_compare(from, to) > 0)
         rc = remo__fail(-EINVAL, "cannot scan tree %s: `from` is after `to`",
                         remo_channel_name(tree->channel));
-    return rc;
+    for (uint32_t i = 0; rc == 0 && range->snapshot && i < tree->owner_count; i++)
+        if (range->snapshot[i] == 0)
+            rc = remo__fail(-EINVAL, "cannot scan tree %s: its snapshot is not from remo_tree_snapshot",
+                            remo_channel_name(tree->channel));
+    return rc == 0 ? remo__tree_check_options(tree) : rc;
+}
+
+static int run(struct remo_tree *tree, const struct remo_tree_range *range, struct scan *scan) {
+    static const struct remo_tree_range everything;
+    struct limits limits;
+    range = range ? range : &everything;
+    int rc = check_range(tree, range);
+    if (rc != 0)
+        return rc;
+    scan->tree = tree;
+    scan->from = limit_of(&range->from, limits.from, range->flags & REMO_TREE_FROM_EXCLUDED);
+    scan->to = limit_of(&range->to, limits.to, range->flags & REMO_TREE_TO_INCLUDED);
+    scan->has_to = range->to.data != NULL;
+    scan->limit = range->limit;
+    scan->snapshot = range->snapshot;
+    scan->is_descending = range->flags & REMO_TREE_DESCENDING;
+    scan->keys_only = range->flags & REMO_TREE_KEYS_ONLY;
+    return scan_range(scan);
 }
 
 int remo_tree_scan(struct remo_tree *tree, const struct remo_tree_range *range, void *buffer, size_t cap,
@@ -381,29 +451,8 @@ int remo_tree_scan(struct remo_tree *tree, const struct remo_tree_range *range, 
     REMO__REQUIRE(tree);
     REMO__REQUIRE(buffer);
     REMO__REQUIRE(ret_result);
-    static const struct remo_tree_range everything;
-    struct scan scan = {.tree = tree, .range = range ? range : &everything, .buffer = buffer, .cap = cap};
-    int rc = check_range(tree, scan.range);
-    if (rc == 0)
-        rc = remo__tree_check_options(tree);
-    if (rc != 0)
-        return rc;
-    struct tree_cache *cache = remo__tree_cache(tree);
-    struct tree_buffer *nodes = cache ? remo__tree_take_buffer(tree, cache) : NULL;
-    if (!nodes)
-        return remo__last_code();
-    scan.nodes = (char *)nodes->bytes;
-    scan.cache = cache;
-    uint64_t versions[2][REMO_NODES_MAX];
-    struct cut cut = {.first = remo__tree_position(tree, bytes_of(&scan.range->from)),
-                      .count = 1,
-                      .versions = versions[0],
-                      .again = versions[1]};
-    while (cut.first + cut.count < tree->owner_count
-           && !is_beyond(&scan, tree->boundaries[cut.first + cut.count - 1]))
-        cut.count++;
-    rc = scan_range(&scan, &cut);
-    remo__tree_put_buffer(cache, nodes);
+    struct scan scan = {.buffer = buffer, .cap = cap};
+    int rc = run(tree, range, &scan);
     scan.result.is_complete = !scan.is_full;
     if (rc == 0 && scan.is_full && scan.result.entries == 0)
         rc = remo__fail(-EMSGSIZE,
@@ -411,6 +460,16 @@ int remo_tree_scan(struct remo_tree *tree, const struct remo_tree_range *range, 
                         cap);
     if (rc == 0)
         *ret_result = scan.result;
+    return rc;
+}
+
+int remo_tree_count(struct remo_tree *tree, const struct remo_tree_range *range, uint64_t *ret_count) {
+    REMO__REQUIRE(tree);
+    REMO__REQUIRE(ret_count);
+    struct scan scan = {.buffer = NULL};
+    int rc = run(tree, range, &scan);
+    if (rc == 0)
+        *ret_count = scan.result.entries;
     return rc;
 }
 

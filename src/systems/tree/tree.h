@@ -4,6 +4,7 @@
  *   change.c    changes, at the calling node: applied at once, or by a call to the owner
  *   read.c      gets
  *   scan.c      scans
+ *   cut.c       versions of several owners at one instant
  *   owner.c     changes, at the owner: descend, split, merge, commit
  *   node.h      one node of the tree, in private memory
  *
@@ -19,6 +20,8 @@
 
 #define TREE_FREEZE_NS_MAX (100 * REMO__NS_PER_MS)
 #define TREE_ROOT 0u /* the index of the root */
+#define REMO_TREE_FLAGS \
+    (REMO_TREE_DESCENDING | REMO_TREE_KEYS_ONLY | REMO_TREE_FROM_EXCLUDED | REMO_TREE_TO_INCLUDED)
 #ifdef REMO_SIM_SMALL
 #define TREE_DEPTH_MAX 4u /* levels */
 #define TREE_CACHE_SLOTS 2u
@@ -138,3 +141,20 @@ int remo__tree_check_options(const struct remo_tree *tree);
 int remo__tree_check_key(const struct remo_tree *tree, const void *key, size_t key_bytes);
 /* Return the position of the owner of a key. */
 uint32_t remo__tree_position(const struct remo_tree *tree, struct tree_bytes key);
+
+/* ---- cut.c ---- */
+
+/* Versions of the owners at `count` positions from `first` on. */
+struct tree_cut {
+    uint32_t first, count;
+    uint64_t *versions, *again;   /* [count] */
+    struct remo_nodeset changing; /* owners whose versions have changed between two reads */
+    struct remo_nodeset frozen;   /* those that were asked to delay changes */
+    bool has_all;                 /* each owner has made its root */
+    bool is_instant;              /* all owners had the versions at one instant of the call */
+};
+/* Try to find versions of one instant. The number of attempts before this one is `attempt`. */
+int remo__tree_find_cut(struct remo_tree *tree, struct tree_cut *cut, uint32_t attempt);
+/* After an attempt that did not find all roots: wait for a moment. */
+void remo__tree_await_roots(struct remo_tree *tree, uint64_t deadline_ns);
+int remo__tree_fail_outrun(const struct remo_tree *tree);

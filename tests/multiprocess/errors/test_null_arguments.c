@@ -486,6 +486,8 @@ static int tree_reads(struct remo_tree *tree) {
     struct remo_tree_range range = {.limit = 1};
     struct remo_tree_result result = {0};
     struct remo_tree_entry entry;
+    struct remo_tree_owner_stats stats;
+    uint64_t count;
     CHECK_NULL(remo_tree_get(NULL, "k", 1, buffer, sizeof buffer, &bytes));
     CHECK_NULL(remo_tree_get(tree, NULL, 1, buffer, sizeof buffer, &bytes));
     CHECK_NULL(remo_tree_get(tree, "k", 1, NULL, sizeof buffer, &bytes));
@@ -495,6 +497,21 @@ static int tree_reads(struct remo_tree *tree) {
     CHECK_NULL(remo_tree_scan(NULL, &range, buffer, sizeof buffer, &result));
     CHECK_NULL(remo_tree_scan(tree, &range, NULL, sizeof buffer, &result));
     CHECK_NULL(remo_tree_scan(tree, &range, buffer, sizeof buffer, NULL));
+    CHECK_NULL(remo_tree_count(NULL, &range, &count));
+    CHECK_NULL(remo_tree_count(tree, &range, NULL));
+    CHECK_OK(remo_tree_count(tree, NULL, &count));
+    CHECK_NULL(remo_tree_snapshot(NULL, &count));
+    CHECK_NULL(remo_tree_snapshot(tree, NULL));
+    CHECK_OK(remo_tree_snapshot(tree, &count)); /* of one owner */
+    CHECK_NULL(remo_tree_get_at(NULL, &count, "k", 1, buffer, sizeof buffer, &bytes));
+    CHECK_NULL(remo_tree_get_at(tree, NULL, "k", 1, buffer, sizeof buffer, &bytes));
+    CHECK_NULL(remo_tree_get_at(tree, &count, NULL, 1, buffer, sizeof buffer, &bytes));
+    CHECK_NULL(remo_tree_get_at(tree, &count, "k", 1, NULL, sizeof buffer, &bytes));
+    CHECK_NULL(remo_tree_get_at(tree, &count, "k", 1, buffer, sizeof buffer, NULL));
+    CHECK_OK(remo_tree_get_at(tree, &count, NULL, 0, buffer, sizeof buffer, &bytes));
+    CHECK_NULL(remo_tree_stats(NULL, &stats));
+    CHECK_NULL(remo_tree_stats(tree, NULL));
+    CHECK(remo_tree_owners(NULL) == 0);
     CHECK_OK(remo_tree_scan(tree, NULL, buffer, sizeof buffer, &result));
     CHECK(!remo_tree_result_next(NULL, &result, &offset, &entry));
     CHECK(!remo_tree_result_next(buffer, NULL, &offset, &entry));

@@ -20,6 +20,7 @@ struct tree_shared {
     _Atomic uint32_t begun[WRITERS_MAX], ended[WRITERS_MAX];
     _Atomic uint32_t done, count;
     _Atomic uint64_t frozen_ns; /* the time of the last freeze */
+    uint64_t snapshot[4];       /* written before the nodes meet */
     struct turns turns;
 };
 
