@@ -32,8 +32,12 @@ uint32_t tree_map_active(const struct bench_options *options) {
     return options->active ? bench_active(options) : options->nodes;
 }
 
-int tree_map_open(struct bench_job *job, struct tree_map *map, uint64_t extra) {
+int tree_map_open(struct bench_job *job, uint64_t extra) {
     uint64_t keys = (tree_map_count_keys(job->options) + extra) / job->size;
+    struct tree_map *map = calloc(1, sizeof *map);
+    if (!map)
+        return remo__fail(-ENOMEM, "no memory for the benchmark");
+    job->state = map;
     map->leaf_bytes = NODE_BYTES;
     map->nodes = (uint32_t)(keys * ENTRY_BYTES * 100 / (NODE_BYTES * FULL_PERCENT) + NODES_MIN);
     struct remo_tree_options options = {.nodes = map->nodes,
@@ -43,10 +47,15 @@ int tree_map_open(struct bench_job *job, struct tree_map *map, uint64_t extra) {
     return remo_tree_open(job->channel, "tree", &options, &map->tree);
 }
 
-void tree_map_close(struct tree_map *map) {
+void tree_map_close(struct bench_job *job) {
+    struct tree_map *map = job->state;
+    if (!map)
+        return;
     remo_tree_close(map->tree);
     tree_keys_release(&map->keys);
     free(map->own);
+    free(map);
+    job->state = NULL;
 }
 
 /* ---- operations ---- */

@@ -21,10 +21,10 @@ uint64_t tree_map_count_keys(const struct bench_options *options);
 /* Return how many nodes operate: all, or --active. */
 uint32_t tree_map_active(const struct bench_options *options);
 
-/* Open the tree, with room for `extra` keys beside those of the population. Errors: those of
+/* Open the job's tree, its state, with room for `extra` keys beside those of the population. Errors: those of
  * remo_tree_open. */
-int tree_map_open(struct bench_job *job, struct tree_map *map, uint64_t extra);
-void tree_map_close(struct tree_map *map);
+int tree_map_open(struct bench_job *job, uint64_t extra);
+void tree_map_close(struct bench_job *job);
 /* Each node inserts its keys. `theta`: the skew of skewed draws, 0 if there are none. */
 int tree_map_load(struct bench_job *job, struct tree_map *map, double theta);
 /* At node 0, check all entries: the tree has the keys of the population and no others. */

@@ -38,24 +38,11 @@ static uint32_t scan_list(const struct bench_options *options, struct bench_poin
 /* ---- the job ---- */
 
 static int scan_open(struct bench_job *job) {
-    struct tree_map *map = calloc(1, sizeof *map);
-    if (!map)
-        return remo__fail(-ENOMEM, "no memory for the benchmark");
-    job->state = map;
-    return tree_map_open(job, map, 0);
+    return tree_map_open(job, 0);
 }
 
 static int scan_fill(struct bench_job *job) {
     return tree_map_load(job, job->state, job->options->zipf > 0 ? job->options->zipf : 0);
-}
-
-static void scan_close(struct bench_job *job) {
-    struct tree_map *map = job->state;
-    if (!map)
-        return;
-    tree_map_close(map);
-    free(map);
-    job->state = NULL;
 }
 
 /* Update random keys of this node, as many as it has. */
@@ -139,7 +126,7 @@ const struct bench bench_scan = {
     .list = scan_list,
     .open = scan_open,
     .fill = scan_fill,
-    .close = scan_close,
+    .close = tree_map_close,
     .begin = scan_begin,
     .operate = scan_operate,
     .finish = scan_finish,

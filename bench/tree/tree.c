@@ -35,25 +35,12 @@ static uint32_t tree_list(const struct bench_options *options, struct bench_poin
 /* ---- the job ---- */
 
 static int tree_open(struct bench_job *job) {
-    struct tree_map *map = calloc(1, sizeof *map);
-    if (!map)
-        return remo__fail(-ENOMEM, "no memory for the benchmark");
-    job->state = map;
-    return tree_map_open(job, map, 0);
+    return tree_map_open(job, 0);
 }
 
 static int tree_fill(struct bench_job *job) {
     double zipf = job->options->zipf;
     return tree_map_load(job, job->state, zipf >= 0 ? zipf : TREE_ZIPF);
-}
-
-static void tree_close(struct bench_job *job) {
-    struct tree_map *map = job->state;
-    if (!map)
-        return;
-    tree_map_close(map);
-    free(map);
-    job->state = NULL;
 }
 
 static int tree_check(struct bench_job *job) {
@@ -120,7 +107,7 @@ const struct bench bench_tree = {
     .list = tree_list,
     .open = tree_open,
     .fill = tree_fill,
-    .close = tree_close,
+    .close = tree_map_close,
     .begin = tree_begin,
     .operate = tree_operate,
     .finish = tree_finish,

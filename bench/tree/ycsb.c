@@ -38,27 +38,14 @@ static uint32_t ycsb_list(const struct bench_options *options, struct bench_poin
 /* ---- the job ---- */
 
 static int ycsb_open(struct bench_job *job) {
-    struct tree_map *map = calloc(1, sizeof *map);
     uint64_t threads = (uint64_t)job->size * job->options->threads,
              each_second = job->mapped ? INSERTS_MAPPED : INSERTS_NETWORK;
-    if (!map)
-        return remo__fail(-ENOMEM, "no memory for the benchmark");
-    job->state = map;
     double inserts = (double)(threads * each_second) * (job->options->seconds + WARM_UP_SECONDS);
-    return tree_map_open(job, map, (uint64_t)inserts);
+    return tree_map_open(job, (uint64_t)inserts);
 }
 
 static int ycsb_fill(struct bench_job *job) {
     return tree_map_load(job, job->state, skew(job->options));
-}
-
-static void ycsb_close(struct bench_job *job) {
-    struct tree_map *map = job->state;
-    if (!map)
-        return;
-    tree_map_close(map);
-    free(map);
-    job->state = NULL;
 }
 
 static int ycsb_check(struct bench_job *job) {
@@ -147,7 +134,7 @@ const struct bench bench_ycsb = {
     .list = ycsb_list,
     .open = ycsb_open,
     .fill = ycsb_fill,
-    .close = ycsb_close,
+    .close = tree_map_close,
     .begin = ycsb_begin,
     .operate = ycsb_operate,
     .finish = ycsb_finish,

@@ -27,7 +27,8 @@
  *            and these calls run one after another;
  *          - scan or get as of a snapshot: the same without reads of versions; and 1 more read for each move
  *            of a node since the snapshot.
- * Order:   all calls are linearizable. A scan takes effect at one instant for all its owners.
+ * Order:   all calls are linearizable, except those as of a snapshot. A scan takes effect at one instant for
+ *          all its owners.
  *          If the versions change in three attempts, a scan of several owners delays the changes of these
  *          owners, for 100 ms at most. The delays of several scans may follow one another.
  * Failure: if an owner fails, its keys are lost: calls for them return -EHOSTDOWN. If an owner has closed the
@@ -152,7 +153,8 @@ struct remo_tree_entry {
  * incomplete scan, set `from` to the last key that was copied, with REMO_TREE_FROM_EXCLUDED; descending, set
  * `to` to it. The continuation is as of a later instant, or with a snapshot as of the same one. Blocks as
  * remo_versioned_read does, and repeats attempts for op_timeout_ns. After an error the contents of the buffer
- * are undefined. Errors:
+ * are undefined.
+ * Errors:
  *   -EMSGSIZE   the first entry does not fit into the buffer
  *   -ETIMEDOUT  also: for op_timeout_ns an owner had not opened the tree, or owners changed so fast that no
  *               attempt succeeded: use a larger `retain`, or a smaller range

@@ -97,7 +97,7 @@ static inline int get_number(struct remo_tree *tree, const char *key, uint32_t *
 /* ---- the nodes of this owner ---- */
 
 struct shape {
-    uint32_t levels, inner, parents, leaves; /* parents: inner nodes above leaves */
+    uint32_t levels, inner, leaves;
     uint64_t entries;
 };
 
@@ -131,7 +131,6 @@ static inline int walk(struct remo_tree *tree, uint32_t object, uint32_t depth, 
     const void *kept = tree->own->kept[object]; /* the owner keeps exactly the inner nodes */
     CHECK(header.level > 0 ? kept && memcmp(kept, image, bytes) == 0 : !kept);
     header.level > 0 ? shape->inner++ : shape->leaves++;
-    shape->parents += header.level == 1;
     shape->entries += header.level > 0 ? 0 : header.count;
     for (uint32_t i = 0; i < header.count; i++) {
         struct tree_entry entry, next;
