@@ -165,4 +165,35 @@ REMO_API int remo_versioned_read_at(struct remo_versioned *versioned, uint32_t o
 REMO_API int remo_versioned_read_many_at(struct remo_versioned *versioned, uint32_t owner, uint64_t version,
                                          struct remo_versioned_item *items, uint32_t count);
 
+/* The contents of an object, for the duration of a visit. */
+struct remo_versioned_view;
+
+/* Called by remo_versioned_visit with the object as of one instant. It copies the parts that it needs, and
+ * returns. It must not call other functions of the library. It may be called again, if the extent was used
+ * again meanwhile: then the parts that it has copied may not belong together, and only its last call
+ * counts. So it must check what it copies before it follows an offset, and must not loop without limit. */
+typedef void remo_versioned_visitor(void *ctx, const struct remo_versioned_view *view);
+
+/* Read parts of an object: call `visit`. For example, a program can search an object without copying it.
+ * Otherwise like remo_versioned_read_at, also in cost. In mapped memory it accesses only the header, the
+ * records, and the parts that the visitor copies.
+ * Errors: those of remo_versioned_read_at. */
+REMO_API int remo_versioned_visit(struct remo_versioned *versioned, uint32_t owner, uint32_t object,
+                                  uint64_t version, remo_versioned_visitor *visit, void *ctx,
+                                  uint64_t *ret_version);
+/* Visit `count` objects of `owner`, 16 at the same time: call `visit` with items[i].value as ctx. As of one
+ * version; with REMO_VERSIONED_NEWEST each object as of an instant of its own. Sets the items' versions.
+ * Errors: those of remo_versioned_read_at. */
+REMO_API int remo_versioned_visit_many(struct remo_versioned *versioned, uint32_t owner, uint64_t version,
+                                       remo_versioned_visitor *visit, struct remo_versioned_item *items,
+                                       uint32_t count);
+/* Copy `bytes` bytes at `offset` of the object to `dst`. No effect if they are outside the object. */
+REMO_API void remo_versioned_view_copy(const struct remo_versioned_view *view, uint32_t offset, void *dst,
+                                       size_t bytes);
+/* Hint that the visitor will copy bytes at `offset`. In mapped memory, hints for several offsets let the CPU
+ * load them at the same time. */
+REMO_API void remo_versioned_view_prefetch(const struct remo_versioned_view *view, uint32_t offset);
+/* Return the version of the last commit that changed the object, or 0. */
+REMO_API uint64_t remo_versioned_view_version(const struct remo_versioned_view *view);
+
 REMO_END

@@ -135,12 +135,31 @@ REMO__MAPPED_RACY void remo__mapped_words(void *to, const void *from, size_t siz
         *(volatile char *)to_rest = *(const volatile char *)from_rest;
 }
 
+/* Copy 8 to 32 bytes, by words that may overlap. */
+REMO__MAPPED_RACY void remo__mapped_small(void *to, const void *from, size_t size_bytes) {
+    const char *end = (const char *)from + size_bytes;
+    char *to_end = (char *)to + size_bytes;
+    const volatile remo__word64 *words = from, *last = (const volatile remo__word64 *)(end - 8),
+                                *before = (const volatile remo__word64 *)(end - 16);
+    volatile remo__word64 *to_words = to;
+    uint64_t a = words[0], d = *last;
+    if (size_bytes > 16) {
+        uint64_t b = words[1], c = *before;
+        to_words[1] = b;
+        *(volatile remo__word64 *)(to_end - 16) = c;
+    }
+    to_words[0] = a;
+    *(volatile remo__word64 *)(to_end - 8) = d;
+}
+
 /* Copy any size except 8. `shared` is `to` or `from`, whichever other CPUs may access concurrently. */
 REMO__MAPPED_RACY void remo__mapped_copy(void *to, const void *from, const void *shared, size_t size_bytes) {
     if (size_bytes == 4)
         *(volatile remo__word32 *)to = *(const volatile remo__word32 *)from;
     else if (size_bytes <= REMO__MAPPED_WORDS_BYTES && ((uintptr_t)shared & 7) == 0)
         remo__mapped_words(to, from, size_bytes);
+    else if (size_bytes - 8 <= 32 - 8)
+        remo__mapped_small(to, from, size_bytes);
     else if (size_bytes == 2)
         *(volatile remo__word16 *)to = *(const volatile remo__word16 *)from;
     else if (size_bytes > 0)

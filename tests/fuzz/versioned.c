@@ -24,6 +24,7 @@ static struct remo__versioned_shape shape_of(uint8_t which) {
         .object_bytes = object_bytes,
         .base_bytes = (uint32_t)remo__align_up(object_bytes, 8),
         .log_words = RECORDS * remo__versioned_record_words(object_bytes),
+        .part_bits = remo__versioned_part_bits(object_bytes),
     };
     shape.extent_bytes = remo__align_up(sizeof(struct remo__versioned_header) + shape.base_bytes
                                             + UINT64_C(8) * shape.log_words,
@@ -66,6 +67,19 @@ static struct remo__versioned_image *make_extent(const struct remo__versioned_sh
     return image;
 }
 
+/* Return the records of an extent. */
+static const uint64_t *records_of(const struct remo__versioned_shape *shape,
+                                  const struct remo__versioned_image *image) {
+    return image->contents + shape->base_bytes / 8;
+}
+
+/* Set `value` to the base and the first `words` words of records. */
+static void apply(const struct remo__versioned_shape *shape, const struct remo__versioned_image *image,
+                  uint32_t words, unsigned char *value) {
+    memcpy(value, image->contents, shape->object_bytes);
+    remo__versioned_overlay(records_of(shape, image), words, 0, value, shape->object_bytes);
+}
+
 /* Return whether the value is that of the state that ends with `version`. */
 static bool is_written(const struct remo__versioned_shape *shape, uint64_t version,
                        const unsigned char *value) {
@@ -79,7 +93,7 @@ static bool is_written(const struct remo__versioned_shape *shape, uint64_t versi
             continue;
         struct remo__versioned_image *image = make_extent(shape, states[i].records, 0, true);
         unsigned char *expected = malloc(shape->object_bytes);
-        remo__versioned_apply(shape, image, remo__versioned_used(image->header.head), expected);
+        apply(shape, image, remo__versioned_used(image->header.head), expected);
         is_equal = memcmp(expected, value, shape->object_bytes) == 0;
         free(expected);
         free(image);
@@ -104,19 +118,40 @@ size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
     return 3 + shape.extent_bytes;
 }
 
+/* Copy the state in parts, which must be the same as those of `value`. */
+static void use_view(const struct remo__versioned_shape *shape, const struct remo__versioned_image *image,
+                     const struct remo__versioned_state *state, const unsigned char *value) {
+    uint64_t copied = 0;
+    struct remo_versioned_view view = {.shape = shape,
+                                       .base = (const char *)image->contents,
+                                       .records = records_of(shape, image),
+                                       .words = state->words,
+                                       .parts = state->parts,
+                                       .copied = &copied};
+    for (uint32_t bytes = 1; bytes <= shape->object_bytes; bytes += bytes / 2 + 1) {
+        unsigned char *part = malloc(bytes);
+        for (uint32_t offset = 0; offset <= shape->object_bytes - bytes; offset += bytes / 3 + 1) {
+            remo_versioned_view_copy(&view, offset, part, bytes);
+            assert(memcmp(part, value + offset, bytes) == 0);
+        }
+        free(part);
+    }
+}
+
 /* Apply the state, and the one before it, to values of the exact size. */
 static void use_state(const struct remo__versioned_shape *shape, const struct remo__versioned_image *image,
                       const struct remo__versioned_state *state, uint64_t version, bool has_seals) {
     unsigned char *value = malloc(shape->object_bytes);
     assert(state->words <= shape->log_words && state->words_before <= state->words);
     assert(state->words <= remo__versioned_used(image->header.head));
-    remo__versioned_apply(shape, image, state->words, value);
+    apply(shape, image, state->words, value);
+    use_view(shape, image, state, value);
     if (has_seals) {
         assert(state->version <= version && is_written(shape, state->version, value));
-        remo__versioned_apply(shape, image, state->words_before, value);
+        apply(shape, image, state->words_before, value);
         assert(is_written(shape, state->version_before, value));
     }
-    remo__versioned_apply(shape, image, state->words_before, value);
+    apply(shape, image, state->words_before, value);
     free(value);
 }
 
@@ -131,7 +166,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     struct remo__versioned_state state;
     memcpy(image, data + 3, remo__min(bytes - 3, shape.extent_bytes));
     memset(&state, 0xff, sizeof state);
-    switch (remo__versioned_judge(&shape, image, OBJECT, GENERATION, version, has_seals, &state)) {
+    switch (remo__versioned_judge(&shape, image, records_of(&shape, image), OBJECT, GENERATION, version,
+                                  has_seals, &state)) {
     case REMO__VERSIONED_STATE: use_state(&shape, image, &state, version, has_seals); break;
     case REMO__VERSIONED_LATER: assert(image->header.base_version > version); break;
     case REMO__VERSIONED_REUSED: assert(remo__versioned_generation(image->header.head) != GENERATION); break;

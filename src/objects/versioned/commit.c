@@ -75,9 +75,11 @@ static uint64_t load_base(struct remo_versioned *versioned, uint32_t object) {
     uint32_t used = remo__versioned_used(before.head);
     remo__copy_from(own->image, extent_of(versioned, before.location),
                     sizeof own->image->header + shape->base_bytes + UINT64_C(8) * used);
-    (void)remo__versioned_judge(shape, own->image, object, remo__versioned_generation(before.location),
-                                REMO_VERSIONED_NEWEST, false, &state);
-    remo__versioned_apply(shape, own->image, state.words, own->image->contents);
+    const uint64_t *records = own->image->contents + shape->base_bytes / 8;
+    (void)remo__versioned_judge(shape, own->image, records, object,
+                                remo__versioned_generation(before.location), REMO_VERSIONED_NEWEST, false,
+                                &state);
+    remo__versioned_overlay(records, state.words, 0, own->image->contents, shape->object_bytes);
     return state.version;
 }
 

@@ -1,4 +1,4 @@
-/* extent.c - finds the state of an object in a copy of its extent.
+/* extent.c - finds the state of an object in its extent.
  * Invariant: each field of an image is checked against the shape before its use, because the image may be
  * torn, or of another use of the extent. docs/internals/versioned.md proves that the state is correct. */
 #include <string.h>
@@ -65,11 +65,11 @@ static void extend(struct remo__versioned_state *state, uint64_t version, uint32
 }
 
 enum remo__versioned_verdict remo__versioned_judge(const struct remo__versioned_shape *shape,
-                                                   const struct remo__versioned_image *image, uint32_t object,
+                                                   const struct remo__versioned_image *image,
+                                                   const uint64_t *records, uint32_t object,
                                                    uint64_t generation, uint64_t version, bool has_seals,
                                                    struct remo__versioned_state *ret_state) {
     const struct remo__versioned_header *header = &image->header;
-    const uint64_t *records = image->contents + shape->base_bytes / 8;
     uint32_t used = remo__versioned_used(header->head), at = 0;
     struct remo__versioned_state state = {.version = header->base_version,
                                           .version_before = header->base_version};
@@ -90,6 +90,7 @@ enum remo__versioned_verdict remo__versioned_judge(const struct remo__versioned_
         if (state.is_cut || state.has_later)
             break;
         at += remo__versioned_record_words(size_of(record.place));
+        state.parts |= remo__versioned_parts(shape, offset_of(record.place), size_of(record.place));
         if (record.place & REMO__VERSIONED_ENDS)
             extend(&state, record.version, at);
     }
@@ -98,16 +99,29 @@ enum remo__versioned_verdict remo__versioned_judge(const struct remo__versioned_
     return REMO__VERSIONED_STATE;
 }
 
-void remo__versioned_apply(const struct remo__versioned_shape *shape,
-                           const struct remo__versioned_image *image, uint32_t words, void *value) {
-    const uint64_t *records = image->contents + shape->base_bytes / 8;
-    if (value != image->contents)
-        memcpy(value, image->contents, shape->object_bytes);
+/* Copy a few bytes without a call. */
+static void copy_data(char *dst, const char *src, uint32_t bytes) {
+    if (bytes >= 8 && bytes <= 16) {
+        uint64_t first, last;
+        memcpy(&first, src, 8);
+        memcpy(&last, src + bytes - 8, 8);
+        memcpy(dst, &first, 8);
+        memcpy(dst + bytes - 8, &last, 8);
+    } else {
+        memcpy(dst, src, bytes);
+    }
+}
+
+void remo__versioned_overlay(const uint64_t *records, uint32_t words, uint32_t offset, void *dst,
+                             uint32_t bytes) {
     for (uint32_t at = 0; at < words;) {
         struct remo__versioned_record record;
         memcpy(&record, records + at, sizeof record);
-        memcpy((char *)value + offset_of(record.place), records + at + REMO__VERSIONED_RECORD_BYTES / 8,
-               size_of(record.place));
-        at += remo__versioned_record_words(size_of(record.place));
+        uint32_t start = offset_of(record.place), size = size_of(record.place);
+        uint32_t first = remo__max(start, offset), end = remo__min(start + size, offset + bytes);
+        const char *data = (const char *)(records + at + REMO__VERSIONED_RECORD_BYTES / 8);
+        if (first < end)
+            copy_data((char *)dst + (first - offset), data + (first - start), end - first);
+        at += remo__versioned_record_words(size);
     }
 }

@@ -1,8 +1,10 @@
-/* read.c - reads of objects. A read copies an extent to a private buffer, and finds the state in the copy.
- * Invariant: the state is used only if the location came from the directory during the call, or the head does
- * not have the superseded mark, or a record of a later version follows the state. Otherwise the object may
- * have changed in another extent. docs/internals/versioned.md describes the cases. */
+/* read.c - reads of objects. A read copies an extent to a private buffer, in mapped memory only its header and
+ * records, and finds the state there. Invariant: the state is used only if the location came from the
+ * directory during the call, or the head does not have the superseded mark, or a record of a later version
+ * follows the state. Otherwise the object may have changed in another extent. docs/internals/versioned.md
+ * describes the cases. */
 #include <stdlib.h>
+#include <string.h>
 
 #include "objects/versioned/versioned.h"
 
@@ -12,6 +14,7 @@
 #else
 #define WINDOW 16u
 #endif
+#define PREFETCHED_BYTES 384u
 #define KEPT_BYTES_MAX (64u << 10) /* larger buffers are not kept between reads */
 
 /* A read of one object. */
@@ -23,13 +26,16 @@ struct get {
     uint64_t at;       /* the requested version */
     uint64_t location; /* of the extent; 0: read it from the directory */
     _Atomic uint64_t *known;
-    void *value;
+    remo_versioned_visitor *visit;
+    void *ctx;
     uint64_t version; /* of the object, if is_done */
     bool is_done;
     bool wants_newest; /* the request: `at` may change */
     bool is_fresh;     /* the location came from the directory during this call */
     bool is_older;     /* the location came from a later extent of the object */
     struct remo__versioned_buffer *buffer;
+    const char *place;        /* the extent, if it is read in order */
+    struct remo_stats *stats; /* of reads in mapped memory; NULL: this node's own */
     struct remo_ack ack;
 };
 
@@ -147,28 +153,73 @@ static bool is_in_order(const struct get *get) {
     return get->versioned->region->node->mapped || is_own(get);
 }
 
-/* Copy an extent in order: the header and the base, the records that the head counts, and the head again. The
- * copy is whole if the generation is the same, because the base was placed before its location. */
-static int copy_in_order(const struct get *get) {
-    const struct remo__versioned_shape *shape = &get->versioned->shape;
-    struct remo__versioned_image *image = &get->buffer->image;
-    uint64_t again = 0, records = sizeof image->header + shape->base_bytes;
-    int rc = read_bytes(get, extent_at(get), image, records, NULL);
-    uint64_t words = remo__min(remo__versioned_used(image->header.head), shape->log_words);
-    if (rc == 0 && words > 0)
-        rc = read_bytes(get, extent_at(get) + records, (char *)image + records, 8 * words, NULL);
-    if (rc == 0)
-        rc = read_word(get, extent_at(get), &again);
-    if (rc == 0 && remo__versioned_generation(again) != remo__versioned_generation(image->header.head))
-        image->header.head = again; /* the extent was used again */
-    return rc;
+/* Set get->place to the extent in mapped memory, and get->stats. */
+static int find_place(struct get *get) {
+    const struct remo__memory *memory = get->versioned->region->memory;
+    struct remo__ref ref;
+    uint64_t head;
+    if (is_own(get)) {
+        get->place = memory->own + extent_at(get);
+        return 0;
+    }
+    int rc = remo__memory_find(memory, get->thread, get->owner, extent_at(get), &ref);
+    if (rc != 0)
+        return rc;
+    while (remo__unlikely(!(get->place = remo__ref_mapped(ref)))) {
+        rc = remo__read(ref, &head, sizeof head, NULL); /* for the error */
+        if (rc != 0)
+            return rc;
+    }
+    get->stats = ref.stats;
+    return 0;
 }
 
-/* Copy the extent. With an ack, the copy is in place when the ack is complete. */
-static int copy(const struct get *get, struct remo_ack *ack) {
-    if (is_in_order(get))
-        return copy_in_order(get);
-    return read_bytes(get, extent_at(get), &get->buffer->image, get->versioned->shape.extent_bytes, ack);
+static void prefetch_lines(const char *place, uint64_t bytes) {
+    for (uint64_t at = 0; at < bytes; at += REMO__CACHE_LINE)
+        __builtin_prefetch(place + at);
+}
+
+/* Load the lines that most visitors use at the same time: the first ones of the base and of the records, and
+ * the end of the base. Without it, one load would wait for another. */
+static void prefetch_parts(const struct get *get) {
+    const struct remo__versioned_shape *shape = &get->versioned->shape;
+    uint64_t records = sizeof(struct remo__versioned_header) + shape->base_bytes;
+    prefetch_lines(get->place, remo__min(records, PREFETCHED_BYTES));
+    prefetch_lines(get->place + records - 1, remo__min(UINT64_C(8) * shape->log_words, PREFETCHED_BYTES));
+}
+
+/* Load the base and the first records of the next extent while this one is visited. */
+static void prefetch_next(struct get *get) {
+    const struct remo__versioned_shape *shape = &get->versioned->shape;
+    if (!get->is_done && get->location != 0 && find_place(get) == 0)
+        prefetch_lines(get->place, remo__min(shape->extent_bytes, shape->base_bytes + PREFETCHED_BYTES));
+}
+
+/* Return whether the extent in mapped memory still has the generation of the location. */
+static bool has_generation(const struct get *get) {
+    uint64_t head;
+    remo__copy_from(&head, get->place, sizeof head);
+    return remo__versioned_generation(head) == remo__versioned_generation(get->location);
+}
+
+/* Copy the header and then the records that the head counts, and read the head again. The copy is whole if
+ * the generation is the same, because the header was placed before the location. */
+static int copy_in_order(struct get *get) {
+    const struct remo__versioned_shape *shape = &get->versioned->shape;
+    struct remo__versioned_image *image = &get->buffer->image;
+    int rc = find_place(get);
+    if (rc != 0)
+        return rc;
+    prefetch_parts(get);
+    remo__copy_from(&image->header, get->place, sizeof image->header);
+    uint64_t words = remo__min(remo__versioned_used(image->header.head), shape->log_words);
+    if (words > 0)
+        remo__copy_from(image->contents, get->place + sizeof image->header + shape->base_bytes, 8 * words);
+    if (!has_generation(get))
+        image->header.head = 0; /* the extent was used again */
+    if (get->stats)
+        remo__count(&get->stats->reads, 1);
+    return 0;
 }
 
 /* Read the location from the directory. With an ack, the location is in place when the ack is complete. */
@@ -183,6 +234,12 @@ static int use_location(struct get *get) {
         return fail_damaged(get);
     atomic_store_explicit(get->known, get->location, memory_order_relaxed);
     return 0;
+}
+
+/* Return the records in the buffer. */
+static const uint64_t *records_of(const struct get *get) {
+    uint32_t base_words = is_in_order(get) ? 0 : get->versioned->shape.base_bytes / 8;
+    return get->buffer->image.contents + base_words;
 }
 
 /* ---- one copy ---- */
@@ -251,6 +308,32 @@ static int leave_out_pending(struct get *get, struct remo__versioned_state *stat
     return 0;
 }
 
+/* Call the visitor. In mapped memory it reads the base in place: it may have read anything if the extent was
+ * used again meanwhile. */
+static int call_visitor(struct get *get, const struct remo__versioned_state *state) {
+    const struct remo__versioned_image *image = &get->buffer->image;
+    bool is_in_place = is_in_order(get);
+    uint64_t copied = 0;
+    struct remo_versioned_view view = {.shape = &get->versioned->shape,
+                                       .base = is_in_place ? get->place + sizeof image->header
+                                                           : (const char *)image->contents,
+                                       .is_in_place = is_in_place,
+                                       .records = records_of(get),
+                                       .words = state->words,
+                                       .parts = state->parts,
+                                       .version = state->version,
+                                       .copied = &copied};
+    get->visit(get->ctx, &view);
+    if (is_in_place && get->stats)
+        remo__count(&get->stats->bytes, sizeof image->header + UINT64_C(8) * state->words + copied);
+    if (is_in_place && !has_generation(get))
+        return restart_reused(get);
+    learn_version(get->peer, state->version);
+    get->version = state->version;
+    get->is_done = true;
+    return 0;
+}
+
 static int use_state(struct get *get, struct remo__versioned_state *state) {
     const struct remo__versioned_image *image = &get->buffer->image;
     bool is_same = true, again = false;
@@ -260,18 +343,12 @@ static int use_state(struct get *get, struct remo__versioned_state *state) {
     int rc = state->is_cut ? confirm(get, &is_same) : 0;
     if (rc == 0 && is_same)
         rc = leave_out_pending(get, state, &again);
-    if (rc != 0 || !is_same || again)
-        return rc;
-    remo__versioned_apply(&get->versioned->shape, image, state->words, get->value);
-    learn_version(get->peer, state->version);
-    get->version = state->version;
-    get->is_done = true;
-    return 0;
+    return rc != 0 || !is_same || again ? rc : call_visitor(get, state);
 }
 
 static int use_copy(struct get *get) {
     struct remo__versioned_state state;
-    switch (remo__versioned_judge(&get->versioned->shape, &get->buffer->image, get->object,
+    switch (remo__versioned_judge(&get->versioned->shape, &get->buffer->image, records_of(get), get->object,
                                   remo__versioned_generation(get->location), get->at, !is_in_order(get),
                                   &state)) {
     case REMO__VERSIONED_REUSED: return restart_reused(get);
@@ -323,24 +400,31 @@ static int locate(struct get *gets, uint32_t count) {
     return rc;
 }
 
+/* Copy all extents over the network. */
 static int copy_all(struct get *gets, uint32_t count) {
     int rc = 0;
     remo__cork(gets[0].thread);
     for (uint32_t i = 0; i < count && rc == 0; i++)
         if (!gets[i].is_done)
-            rc = copy(&gets[i], ack_of(&gets[i], count));
+            rc = read_bytes(&gets[i], extent_at(&gets[i]), &gets[i].buffer->image,
+                            gets[i].versioned->shape.extent_bytes, ack_of(&gets[i], count));
     remo__uncork(gets[0].thread);
     return settle(gets, count, rc);
 }
 
 /* Read the extents of all gets that are not done. Sets *ret_done to whether all are done then. */
 static int run_round(struct get *gets, uint32_t count, bool *ret_done) {
+    bool in_order = is_in_order(&gets[0]);
     int rc = locate(gets, count);
-    if (rc == 0)
+    if (rc == 0 && !in_order)
         rc = copy_all(gets, count);
     *ret_done = true;
     for (uint32_t i = 0; i < count && rc == 0; i++) {
-        if (!gets[i].is_done)
+        if (in_order && i + 1 < count)
+            prefetch_next(&gets[i + 1]);
+        if (!gets[i].is_done && in_order)
+            rc = copy_in_order(&gets[i]);
+        if (!gets[i].is_done && rc == 0)
             rc = use_copy(&gets[i]);
         *ret_done &= gets[i].is_done;
     }
@@ -369,6 +453,31 @@ static int run_gets(struct get *gets, uint32_t count) {
     return rc;
 }
 
+/* ---- views ---- */
+
+void remo_versioned_view_copy(const struct remo_versioned_view *view, uint32_t offset, void *dst,
+                              size_t bytes) {
+    uint32_t object_bytes = view->shape->object_bytes;
+    if (remo__unlikely(bytes == 0 || offset > object_bytes || bytes > object_bytes - offset))
+        return;
+    if (view->is_in_place)
+        remo__copy_from(dst, view->base + offset, bytes);
+    else
+        memcpy(dst, view->base + offset, bytes);
+    *view->copied += bytes;
+    if (view->parts & remo__versioned_parts(view->shape, offset, (uint32_t)bytes))
+        remo__versioned_overlay(view->records, view->words, offset, dst, (uint32_t)bytes);
+}
+
+void remo_versioned_view_prefetch(const struct remo_versioned_view *view, uint32_t offset) {
+    if (view->is_in_place)
+        __builtin_prefetch(view->base + remo__min(offset, view->shape->object_bytes));
+}
+
+uint64_t remo_versioned_view_version(const struct remo_versioned_view *view) {
+    return view->version;
+}
+
 /* ---- the calls ---- */
 
 static int begin(struct remo_versioned *versioned, uint32_t owner, struct get *ret_get) {
@@ -381,19 +490,24 @@ static int begin(struct remo_versioned *versioned, uint32_t owner, struct get *r
     return ret_get->thread ? 0 : remo__last_code();
 }
 
-static int check_object(const struct remo_versioned *versioned, uint32_t object, const void *value) {
-    if (object >= versioned->shape.objects)
-        return remo__fail(-EINVAL, "cannot read object %u of %s: the last object is %u", object,
-                          remo_channel_name(versioned->region->channel), versioned->shape.objects - 1);
-    return value ? 0
-                 : remo__fail(-EINVAL, "cannot read object %u of %s: value is NULL", object,
-                              remo_channel_name(versioned->region->channel));
+static int check_object(const struct remo_versioned *versioned, uint32_t object) {
+    return object < versioned->shape.objects
+               ? 0
+               : remo__fail(-EINVAL, "cannot read object %u of %s: the last object is %u", object,
+                            remo_channel_name(versioned->region->channel), versioned->shape.objects - 1);
+}
+
+static int check_value(const struct remo_versioned *versioned, uint32_t object, const void *value) {
+    int rc = check_object(versioned, object);
+    return rc != 0 || value ? rc
+                            : remo__fail(-EINVAL, "cannot read object %u of %s: value is NULL", object,
+                                         remo_channel_name(versioned->region->channel));
 }
 
 /* Begin to read an object: take a buffer, and the location if it is known. The caller calls end_get, also
  * after an error. */
 static int begin_get(struct remo_versioned *versioned, uint32_t owner, uint32_t object, uint64_t version,
-                     void *value, struct get *ret_get) {
+                     remo_versioned_visitor *visit, void *ctx, struct get *ret_get) {
     int rc = begin(versioned, owner, ret_get);
     if (rc != 0)
         return rc;
@@ -403,7 +517,8 @@ static int begin_get(struct remo_versioned *versioned, uint32_t owner, uint32_t 
     ret_get->object = object;
     ret_get->at = version;
     ret_get->wants_newest = version == REMO_VERSIONED_NEWEST;
-    ret_get->value = value;
+    ret_get->visit = visit;
+    ret_get->ctx = ctx;
     ret_get->known = &locations[object];
     ret_get->location = atomic_load_explicit(ret_get->known, memory_order_relaxed);
     ret_get->buffer = take_buffer(versioned, ret_get->thread);
@@ -429,13 +544,11 @@ static int check_version(const struct get *get) {
     return rc;
 }
 
-int remo_versioned_read_at(struct remo_versioned *versioned, uint32_t owner, uint32_t object,
-                           uint64_t version, void *value, uint64_t *ret_version) {
-    REMO__REQUIRE(versioned);
+/* Visit an object that exists. */
+static int visit_object(struct remo_versioned *versioned, uint32_t owner, uint32_t object, uint64_t version,
+                        remo_versioned_visitor *visit, void *ctx, uint64_t *ret_version) {
     struct get get = {0};
-    int rc = check_object(versioned, object, value);
-    if (rc == 0)
-        rc = begin_get(versioned, owner, object, version, value, &get);
+    int rc = begin_get(versioned, owner, object, version, visit, ctx, &get);
     if (rc == 0)
         rc = check_version(&get);
     if (rc == 0)
@@ -444,6 +557,26 @@ int remo_versioned_read_at(struct remo_versioned *versioned, uint32_t owner, uin
     if (rc == 0 && ret_version)
         *ret_version = get.version;
     return rc;
+}
+
+int remo_versioned_visit(struct remo_versioned *versioned, uint32_t owner, uint32_t object, uint64_t version,
+                         remo_versioned_visitor *visit, void *ctx, uint64_t *ret_version) {
+    REMO__REQUIRE(versioned);
+    REMO__REQUIRE(visit);
+    int rc = check_object(versioned, object);
+    return rc == 0 ? visit_object(versioned, owner, object, version, visit, ctx, ret_version) : rc;
+}
+
+/* The visitor of reads. */
+static void copy_value(void *value, const struct remo_versioned_view *view) {
+    remo_versioned_view_copy(view, 0, value, view->shape->object_bytes);
+}
+
+int remo_versioned_read_at(struct remo_versioned *versioned, uint32_t owner, uint32_t object,
+                           uint64_t version, void *value, uint64_t *ret_version) {
+    REMO__REQUIRE(versioned);
+    int rc = check_value(versioned, object, value);
+    return rc == 0 ? visit_object(versioned, owner, object, version, copy_value, value, ret_version) : rc;
 }
 
 int remo_versioned_read(struct remo_versioned *versioned, uint32_t owner, uint32_t object, void *value,
@@ -459,13 +592,13 @@ int remo_versioned_version(struct remo_versioned *versioned, uint32_t owner, uin
     return rc == 0 ? read_version(&get, ret_version) : rc;
 }
 
-/* Read up to WINDOW objects as of `version`. */
-static int read_window(struct remo_versioned *versioned, uint32_t owner, uint64_t version,
-                       struct remo_versioned_item *items, uint32_t count) {
+/* Visit up to WINDOW objects as of `version`. */
+static int visit_window(struct remo_versioned *versioned, uint32_t owner, uint64_t version,
+                        remo_versioned_visitor *visit, struct remo_versioned_item *items, uint32_t count) {
     struct get gets[WINDOW] = {0};
     int rc = 0;
     for (uint32_t i = 0; i < count && rc == 0; i++)
-        rc = begin_get(versioned, owner, items[i].object, version, items[i].value, &gets[i]);
+        rc = begin_get(versioned, owner, items[i].object, version, visit, items[i].value, &gets[i]);
     if (rc == 0)
         rc = run_gets(gets, count);
     for (uint32_t i = 0; i < count; i++) {
@@ -475,11 +608,12 @@ static int read_window(struct remo_versioned *versioned, uint32_t owner, uint64_
     return rc;
 }
 
-static int read_all(struct remo_versioned *versioned, uint32_t owner, uint64_t version,
-                    struct remo_versioned_item *items, uint32_t count) {
+static int visit_all(struct remo_versioned *versioned, uint32_t owner, uint64_t version,
+                     remo_versioned_visitor *visit, struct remo_versioned_item *items, uint32_t count) {
     int rc = 0;
     for (uint64_t i = 0; i < count && rc == 0; i += WINDOW)
-        rc = read_window(versioned, owner, version, items + i, (uint32_t)remo__min(WINDOW, count - i));
+        rc =
+            visit_window(versioned, owner, version, visit, items + i, (uint32_t)remo__min(WINDOW, count - i));
     return rc;
 }
 
@@ -487,25 +621,45 @@ static int check_items(const struct remo_versioned *versioned, const struct remo
                        uint32_t count) {
     int rc = 0;
     for (uint32_t i = 0; i < count && rc == 0; i++)
-        rc = check_object(versioned, items[i].object, items[i].value);
+        rc = check_value(versioned, items[i].object, items[i].value);
     return rc;
+}
+
+/* Check the arguments of a read of several objects, and that the owner has reached the version. */
+static int begin_many(struct remo_versioned *versioned, uint32_t owner, uint64_t version,
+                      const struct remo_versioned_item *items, uint32_t count) {
+    struct get get;
+    int rc = 0;
+    for (uint32_t i = 0; i < count && rc == 0; i++)
+        rc = check_object(versioned, items[i].object);
+    if (rc == 0)
+        rc = begin(versioned, owner, &get);
+    if (rc != 0)
+        return rc;
+    get.at = version;
+    return check_version(&get);
+}
+
+int remo_versioned_visit_many(struct remo_versioned *versioned, uint32_t owner, uint64_t version,
+                              remo_versioned_visitor *visit, struct remo_versioned_item *items,
+                              uint32_t count) {
+    REMO__REQUIRE(versioned);
+    REMO__REQUIRE(visit);
+    REMO__REQUIRE(items);
+    int rc = begin_many(versioned, owner, version, items, count);
+    return rc == 0 ? visit_all(versioned, owner, version, visit, items, count) : rc;
 }
 
 int remo_versioned_read_many_at(struct remo_versioned *versioned, uint32_t owner, uint64_t version,
                                 struct remo_versioned_item *items, uint32_t count) {
     REMO__REQUIRE(versioned);
     REMO__REQUIRE(items);
-    struct get get;
     int rc = check_items(versioned, items, count);
     if (rc == 0 && version == REMO_VERSIONED_NEWEST)
         rc = remo__fail(-EINVAL, "cannot read objects as of no version: use remo_versioned_read_many");
     if (rc == 0)
-        rc = begin(versioned, owner, &get);
-    if (rc != 0)
-        return rc;
-    get.at = version;
-    rc = check_version(&get);
-    return rc == 0 ? read_all(versioned, owner, version, items, count) : rc;
+        rc = begin_many(versioned, owner, version, items, count);
+    return rc == 0 ? visit_all(versioned, owner, version, copy_value, items, count) : rc;
 }
 
 int remo_versioned_read_many(struct remo_versioned *versioned, uint32_t owner,
@@ -521,7 +675,7 @@ int remo_versioned_read_many(struct remo_versioned *versioned, uint32_t owner,
             return fail_outrun(&(struct get){.versioned = versioned, .owner = owner});
         rc = remo_versioned_version(versioned, owner, &version);
         if (rc == 0)
-            rc = read_all(versioned, owner, version, items, count);
+            rc = visit_all(versioned, owner, version, copy_value, items, count);
         if (rc == -ESTALE && deadline_ns == 0)
             deadline_ns = remo__deadline(versioned->region->node->op_timeout_ns);
     } while (rc == -ESTALE);

@@ -54,6 +54,7 @@ static struct remo__versioned_shape shape_of(const struct remo_versioned_options
         .object_bytes = options->object_bytes,
         .base_bytes = (uint32_t)remo__align_up(options->object_bytes, 8),
         .log_words = options->log_bytes / 8,
+        .part_bits = remo__versioned_part_bits(options->object_bytes),
     };
     shape.extent_bytes = remo__align_up(sizeof(struct remo__versioned_header) + shape.base_bytes
                                             + UINT64_C(8) * shape.log_words,

@@ -34,6 +34,7 @@ struct remo__versioned_shape {
     uint32_t objects, extents, object_bytes;
     uint32_t base_bytes; /* object_bytes, padded to words */
     uint32_t log_words;
+    uint32_t part_bits; /* a part of an object has 1 << part_bits bytes; see remo__versioned_parts */
     uint64_t extent_bytes, extents_at;
 };
 
@@ -64,7 +65,8 @@ static inline uint32_t remo__versioned_record_words(uint32_t size_bytes) {
     return (uint32_t)((REMO__VERSIONED_RECORD_BYTES + remo__align_up(size_bytes, 8)) / 8);
 }
 
-/* A copy of an extent in private memory: the header, the base, and the records. */
+/* A copy of an extent in private memory: the header, the base, and the records. If the base is used in place,
+ * the records follow the header. */
 struct remo__versioned_image {
     struct remo__versioned_header header;
     uint64_t contents[];
@@ -96,19 +98,49 @@ struct remo__versioned_state {
     bool is_pending;         /* the last commit of the state may not be visible */
     uint64_t version_before; /* of the state without this commit */
     uint32_t words_before;
+    uint64_t parts; /* of the object, that records change: see remo__versioned_parts */
 };
 
-/* Find the state at `version` (REMO_VERSIONED_NEWEST: with all records) in a copy of an extent of `object`.
- * Checks each field before its use: the copy may be torn, and a peer may have written any bytes. Without
- * has_seals, the copy was made in order, and its seals are not verified. */
+static inline uint32_t remo__versioned_part_bits(uint32_t object_bytes) {
+    uint32_t bits = 0;
+    while ((object_bytes - 1) >> bits > 63)
+        bits++;
+    return bits;
+}
+
+/* Return the parts of an object that contain a range of at least 1 byte, as bits: an object has at most 64
+ * parts of the same size. */
+static inline uint64_t remo__versioned_parts(const struct remo__versioned_shape *shape, uint32_t offset,
+                                             uint32_t bytes) {
+    uint32_t first = offset >> shape->part_bits, last = (offset + bytes - 1) >> shape->part_bits;
+    return UINT64_MAX << first & UINT64_MAX >> (63 - last);
+}
+
+/* Find the state at `version` (REMO_VERSIONED_NEWEST: with all records) in an extent of `object`, from its
+ * header and `records`, the words that the head counts. Checks each field before its use: the copy may be
+ * torn, and a peer may have written any bytes. Without has_seals, the copy was made in order: its seals are
+ * not verified, and its base is not used. */
 enum remo__versioned_verdict remo__versioned_judge(const struct remo__versioned_shape *shape,
-                                                   const struct remo__versioned_image *image, uint32_t object,
+                                                   const struct remo__versioned_image *image,
+                                                   const uint64_t *records, uint32_t object,
                                                    uint64_t generation, uint64_t version, bool has_seals,
                                                    struct remo__versioned_state *ret_state);
-/* Copy the base and the first `words` words of records, which remo__versioned_judge has checked, to
- * `value`, which may be the base of the image. */
-void remo__versioned_apply(const struct remo__versioned_shape *shape,
-                           const struct remo__versioned_image *image, uint32_t words, void *value);
+/* Apply the first `words` words of records, which remo__versioned_judge has checked, to a copy of the `bytes`
+ * bytes at `offset` of the base. */
+void remo__versioned_overlay(const uint64_t *records, uint32_t words, uint32_t offset, void *dst,
+                             uint32_t bytes);
+
+/* The state of an object during a visit: a base, and records in private memory. */
+struct remo_versioned_view {
+    const struct remo__versioned_shape *shape;
+    const char *base;
+    bool is_in_place; /* the base is in network memory */
+    const uint64_t *records;
+    uint32_t words; /* of records */
+    uint64_t parts; /* of the object, that the records may change */
+    uint64_t version;
+    uint64_t *copied; /* counts the bytes that the visitor has copied */
+};
 
 /* ---- the open object ---- */
 

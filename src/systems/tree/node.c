@@ -6,7 +6,6 @@
 #include <endian.h>
 #include <string.h>
 
-#define ENTRY_BYTES 4u /* of an entry without key and value */
 /* Leaves with entries merge only if one part in this many stays free: otherwise a few insertions would split
  * the result again. */
 #define MERGE_SPARE_PART 8u
@@ -25,16 +24,6 @@ static const uint8_t *at(const void *node, uint32_t offset) {
     return (const uint8_t *)node + offset;
 }
 
-static uint32_t slot_at(uint32_t index) {
-    return (uint32_t)sizeof(struct tree_header) + 2 * index;
-}
-
-static uint16_t load16(const void *node, uint32_t offset) {
-    uint16_t value;
-    memcpy(&value, at(node, offset), sizeof value);
-    return value;
-}
-
 static void store16(void *node, uint32_t offset, uint32_t value) {
     uint16_t stored = (uint16_t)value;
     memcpy((uint8_t *)node + offset, &stored, sizeof stored);
@@ -44,6 +33,15 @@ static void store16(void *node, uint32_t offset, uint32_t value) {
 static uint64_t first_bytes(const void *data) {
     uint64_t word;
     memcpy(&word, data, sizeof word);
+    return be64toh(word);
+}
+
+uint64_t remo__tree_first_bytes(struct tree_bytes key) {
+    uint64_t word = 0;
+    if (key.bytes >= 8)
+        return first_bytes(key.data);
+    if (key.bytes > 0)
+        memcpy(&word, key.data, key.bytes);
     return be64toh(word);
 }
 
@@ -60,11 +58,15 @@ int remo__tree_compare(struct tree_bytes a, struct tree_bytes b) {
 
 /* ---- read ---- */
 
+uint32_t remo__tree_node_entries_max(uint32_t bytes) {
+    return (bytes - (uint32_t)sizeof(struct tree_header)) / remo__tree_entry_bytes(0, sizeof(uint32_t));
+}
+
 bool remo__tree_node_is_valid(const void *node, uint32_t bytes, uint32_t level) {
     struct tree_header header = header_of(node);
     uint32_t fences = (uint32_t)header.low_bytes + header.high_bytes;
     return header.level == level && (header.kind == TREE_NODE || header.kind == TREE_LAST)
-           && fences <= bytes - sizeof header && slot_at(header.count) <= bytes - fences;
+           && fences <= bytes - sizeof header && remo__tree_slot_at(header.count) <= bytes - fences;
 }
 
 struct tree_bytes remo__tree_node_low(const void *node, uint32_t bytes) {
@@ -85,23 +87,15 @@ bool remo__tree_node_covers(const void *node, uint32_t bytes, struct tree_bytes 
            && (!remo__tree_node_high(node, bytes, &high) || remo__tree_compare(key, high) < 0);
 }
 
-bool remo__tree_node_entry(const void *node, uint32_t bytes, uint32_t index, struct tree_entry *ret_entry) {
-    uint32_t offset = load16(node, slot_at(index));
-    if (offset > bytes - ENTRY_BYTES)
-        return false;
-    uint32_t key_bytes = load16(node, offset), value_bytes = load16(node, offset + 2);
-    if (key_bytes + value_bytes > bytes - ENTRY_BYTES - offset)
-        return false;
-    ret_entry->key = (struct tree_bytes){at(node, offset + ENTRY_BYTES), key_bytes};
-    ret_entry->value = (struct tree_bytes){at(node, offset + ENTRY_BYTES + key_bytes), value_bytes};
-    return true;
+uint32_t remo__tree_node_slots_end(const void *node) {
+    return remo__tree_slot_at(header_of(node).count);
 }
 
 bool remo__tree_node_is_changeable(const void *node, uint32_t bytes) {
     struct tree_header header = header_of(node);
     return remo__tree_node_is_valid(node, bytes, header.level)
            && header.entries <= bytes - header.low_bytes - header.high_bytes
-           && header.entries >= slot_at(header.count);
+           && header.entries >= remo__tree_slot_at(header.count);
 }
 
 bool remo__tree_node_is_whole(const void *node, uint32_t bytes) {
@@ -113,7 +107,7 @@ bool remo__tree_node_is_whole(const void *node, uint32_t bytes) {
         struct tree_entry entry;
         if (!remo__tree_node_entry(node, bytes, i, &entry))
             return false;
-        used += ENTRY_BYTES + entry.key.bytes + entry.value.bytes;
+        used += TREE_ENTRY_BYTES + entry.key.bytes + entry.value.bytes;
     }
     return used + header.garbage == bytes - header.low_bytes - header.high_bytes - header.entries;
 }
@@ -138,6 +132,13 @@ bool remo__tree_node_find(const void *node, uint32_t bytes, struct tree_bytes ke
     return true;
 }
 
+bool remo__tree_child_of(const struct tree_entry *entry, uint32_t node_count, uint32_t *ret_child) {
+    if (entry->value.bytes != sizeof *ret_child)
+        return false;
+    memcpy(ret_child, entry->value.data, sizeof *ret_child);
+    return *ret_child != 0 && *ret_child < node_count;
+}
+
 bool remo__tree_node_child(const void *node, uint32_t bytes, struct tree_bytes key, uint32_t *ret_index,
                            uint32_t *ret_child) {
     struct tree_entry entry;
@@ -155,7 +156,7 @@ bool remo__tree_node_child(const void *node, uint32_t bytes, struct tree_bytes k
 /* ---- change ---- */
 
 uint32_t remo__tree_entry_bytes(uint32_t key_bytes, uint32_t value_bytes) {
-    return 2 + ENTRY_BYTES + key_bytes + value_bytes;
+    return 2 + TREE_ENTRY_BYTES + key_bytes + value_bytes;
 }
 
 static void add_range(struct tree_ranges *ranges, uint32_t offset, uint32_t bytes) {
@@ -179,18 +180,18 @@ void remo__tree_node_init(void *node, uint32_t bytes, uint32_t level, struct tre
 
 /* Return the bytes between the slots and the entries. */
 static uint32_t gap_of(const struct tree_header *header) {
-    return header->entries - slot_at(header->count);
+    return header->entries - remo__tree_slot_at(header->count);
 }
 
 /* Write an entry below the others. Returns its offset. */
 static uint32_t write_entry(void *node, struct tree_header *header, struct tree_bytes key,
                             struct tree_bytes value) {
-    header->entries = (uint16_t)(header->entries - ENTRY_BYTES - key.bytes - value.bytes);
+    header->entries = (uint16_t)(header->entries - TREE_ENTRY_BYTES - key.bytes - value.bytes);
     uint8_t *entry = (uint8_t *)node + header->entries;
     store16(node, header->entries, key.bytes);
     store16(node, header->entries + 2u, value.bytes);
-    memcpy(entry + ENTRY_BYTES, key.data ? key.data : "", key.bytes);
-    memcpy(entry + ENTRY_BYTES + key.bytes, value.data ? value.data : "", value.bytes);
+    memcpy(entry + TREE_ENTRY_BYTES, key.data ? key.data : "", key.bytes);
+    memcpy(entry + TREE_ENTRY_BYTES + key.bytes, value.data ? value.data : "", value.bytes);
     return header->entries;
 }
 
@@ -201,54 +202,54 @@ bool remo__tree_node_insert(void *node, uint32_t bytes, uint32_t index, struct t
     ret_ranges->count = 0;
     if (gap_of(&header) < remo__tree_entry_bytes(key.bytes, value.bytes))
         return false;
-    uint32_t offset = write_entry(node, &header, key, value), slot = slot_at(index);
+    uint32_t offset = write_entry(node, &header, key, value), slot = remo__tree_slot_at(index);
     memmove((uint8_t *)node + slot + 2, at(node, slot), 2u * (header.count - index));
     store16(node, slot, offset);
     header.count++;
     set_header(node, &header);
     add_range(ret_ranges, 0, sizeof header);
-    add_range(ret_ranges, slot, slot_at(header.count) - slot);
-    add_range(ret_ranges, offset, ENTRY_BYTES + key.bytes + value.bytes);
+    add_range(ret_ranges, slot, remo__tree_slot_at(header.count) - slot);
+    add_range(ret_ranges, offset, TREE_ENTRY_BYTES + key.bytes + value.bytes);
     return true;
 }
 
 static uint32_t entry_size(const void *node, uint32_t offset) {
-    return ENTRY_BYTES + load16(node, offset) + load16(node, offset + 2u);
+    return TREE_ENTRY_BYTES + remo__tree_load16(node, offset) + remo__tree_load16(node, offset + 2u);
 }
 
 /* A value of the same size is overwritten in place. Any other value gets a new entry. */
 bool remo__tree_node_replace(void *node, uint32_t bytes, uint32_t index, struct tree_bytes value,
                              struct tree_ranges *ret_ranges) {
     struct tree_header header = header_of(node);
-    struct tree_entry entry;
-    uint32_t offset = load16(node, slot_at(index));
+    struct tree_entry entry = {.key.bytes = 0};
+    uint32_t offset = remo__tree_load16(node, remo__tree_slot_at(index));
     ret_ranges->count = 0;
     (void)remo__tree_node_entry(node, bytes, index, &entry);
     if (entry.value.bytes == value.bytes) {
-        uint32_t place = offset + ENTRY_BYTES + entry.key.bytes;
+        uint32_t place = offset + TREE_ENTRY_BYTES + entry.key.bytes;
         memcpy((uint8_t *)node + place, value.data ? value.data : "", value.bytes);
         if (value.bytes > 0)
             add_range(ret_ranges, place, value.bytes);
         return true;
     }
-    if (gap_of(&header) < ENTRY_BYTES + entry.key.bytes + value.bytes)
+    if (gap_of(&header) < TREE_ENTRY_BYTES + entry.key.bytes + value.bytes)
         return false;
     header.garbage = (uint16_t)(header.garbage + entry_size(node, offset));
     offset = write_entry(node, &header, entry.key, value);
-    store16(node, slot_at(index), offset);
+    store16(node, remo__tree_slot_at(index), offset);
     set_header(node, &header);
     add_range(ret_ranges, 0, sizeof header);
-    add_range(ret_ranges, slot_at(index), 2);
+    add_range(ret_ranges, remo__tree_slot_at(index), 2);
     add_range(ret_ranges, offset, entry_size(node, offset));
     return true;
 }
 
 void remo__tree_node_remove(void *node, uint32_t bytes, uint32_t index, struct tree_ranges *ret_ranges) {
     struct tree_header header = header_of(node);
-    uint32_t slot = slot_at(index);
+    uint32_t slot = remo__tree_slot_at(index);
     (void)bytes;
     ret_ranges->count = 0;
-    header.garbage = (uint16_t)(header.garbage + entry_size(node, load16(node, slot)));
+    header.garbage = (uint16_t)(header.garbage + entry_size(node, remo__tree_load16(node, slot)));
     header.count--;
     memmove((uint8_t *)node + slot, at(node, slot + 2), 2u * (header.count - index));
     set_header(node, &header);
@@ -274,12 +275,12 @@ static void append(void *node, const void *from, uint32_t bytes, uint32_t first,
                    struct tree_bytes first_key) {
     struct tree_header header = header_of(node);
     for (uint32_t i = first; i < end; i++) {
-        struct tree_entry entry;
+        struct tree_entry entry = {.key.bytes = 0};
         (void)remo__tree_node_entry(from, bytes, i, &entry);
         if (i == first && header.level > 0)
             entry.key = first_key;
         uint32_t offset = write_entry(node, &header, entry.key, entry.value);
-        store16(node, slot_at(header.count++), offset);
+        store16(node, remo__tree_slot_at(header.count++), offset);
     }
     set_header(node, &header);
 }
@@ -307,15 +308,15 @@ static uint32_t choose_split(const void *node, uint32_t index) {
     if (index == header.count)
         return header.count - 1u;
     for (uint32_t i = 0; i < header.count; i++)
-        all += 2 + entry_size(node, load16(node, slot_at(i)));
+        all += 2 + entry_size(node, remo__tree_load16(node, remo__tree_slot_at(i)));
     while (stay < header.count - 1u && below < all / 2)
-        below += 2 + entry_size(node, load16(node, slot_at(stay++)));
+        below += 2 + entry_size(node, remo__tree_load16(node, remo__tree_slot_at(stay++)));
     return stay > 0 ? stay : 1;
 }
 
 void remo__tree_node_split(void *node, void *right, uint32_t bytes, uint32_t index, void *scratch) {
     struct tree_bytes high;
-    struct tree_entry first;
+    struct tree_entry first = {.key.bytes = 0};
     memcpy(scratch, node, bytes);
     uint32_t count = header_of(scratch).count, stay = choose_split(scratch, index);
     bool has_high = remo__tree_node_high(scratch, bytes, &high);

@@ -13,6 +13,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #ifdef REMO_SIM_SMALL
 #define TREE_NODE_BYTES_MIN 64u
@@ -22,7 +23,8 @@
 #define TREE_ENTRIES_MIN 8u
 #endif
 #define TREE_NODE_BYTES_MAX 32768u
-#define TREE_RANGES_MAX 3u /* of one change */
+#define TREE_RANGES_MAX 3u  /* of one change */
+#define TREE_ENTRY_BYTES 4u /* of an entry, without key and value */
 
 struct tree_header {
     uint8_t level;                  /* 0: a leaf */
@@ -57,7 +59,14 @@ struct tree_ranges {
 /* Compare keys as strings of unsigned bytes; a prefix is smaller. */
 int remo__tree_compare(struct tree_bytes a, struct tree_bytes b);
 
+/* Return the first 8 bytes of a key as a number, as if zeros followed a shorter key. Of two keys with different
+ * numbers, that with the smaller number is smaller. */
+uint64_t remo__tree_first_bytes(struct tree_bytes key);
+
 /* ---- read ---- */
+
+/* Return the number of children that a node can have. */
+uint32_t remo__tree_node_entries_max(uint32_t bytes);
 
 /* Return whether `node` is in use, has this level, and has valid fences. */
 bool remo__tree_node_is_valid(const void *node, uint32_t bytes, uint32_t level);
@@ -70,12 +79,44 @@ struct tree_bytes remo__tree_node_low(const void *node, uint32_t bytes);
 bool remo__tree_node_high(const void *node, uint32_t bytes, struct tree_bytes *ret_high);
 /* Return whether `key` is between the fences. */
 bool remo__tree_node_covers(const void *node, uint32_t bytes, struct tree_bytes key);
+/* Return the offset of the end of the slots. */
+uint32_t remo__tree_node_slots_end(const void *node);
+static inline uint32_t remo__tree_load16(const void *node, uint32_t offset) {
+    uint16_t value;
+    memcpy(&value, (const uint8_t *)node + offset, sizeof value);
+    return value;
+}
+
+static inline uint32_t remo__tree_slot_at(uint32_t index) {
+    return (uint32_t)sizeof(struct tree_header) + 2 * index;
+}
+
+/* Return the offset of entry `index`, which is not checked. */
+static inline uint32_t remo__tree_node_offset(const void *node, uint32_t index) {
+    return remo__tree_load16(node, remo__tree_slot_at(index));
+}
+
 /* Return false if the entry is not valid. */
-bool remo__tree_node_entry(const void *node, uint32_t bytes, uint32_t index, struct tree_entry *ret_entry);
+static inline bool remo__tree_node_entry(const void *node, uint32_t bytes, uint32_t index,
+                                         struct tree_entry *ret_entry) {
+    uint32_t offset = remo__tree_node_offset(node, index);
+    if (offset > bytes - TREE_ENTRY_BYTES)
+        return false;
+    uint32_t key_bytes = remo__tree_load16(node, offset), value_bytes = remo__tree_load16(node, offset + 2);
+    if (key_bytes + value_bytes > bytes - TREE_ENTRY_BYTES - offset)
+        return false;
+    const uint8_t *key = (const uint8_t *)node + offset + TREE_ENTRY_BYTES;
+    ret_entry->key = (struct tree_bytes){key, key_bytes};
+    ret_entry->value = (struct tree_bytes){key + key_bytes, value_bytes};
+    return true;
+}
+
 /* Find the first entry whose key is not less than `key`; *ret_found: whether it is equal. Returns false
  * if an entry is not valid. */
 bool remo__tree_node_find(const void *node, uint32_t bytes, struct tree_bytes key, uint32_t *ret_index,
                           bool *ret_found);
+/* Return whether the value of an entry is the index of a child, which is never the root. */
+bool remo__tree_child_of(const struct tree_entry *entry, uint32_t node_count, uint32_t *ret_child);
 /* Find the child of an inner node whose range contains `key`. */
 bool remo__tree_node_child(const void *node, uint32_t bytes, struct tree_bytes key, uint32_t *ret_index,
                            uint32_t *ret_child);

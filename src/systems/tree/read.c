@@ -2,94 +2,19 @@
  * Invariant: each get reads the leaf, and uses it only if the key is between its fences. Then at the instant
  * of the read, the leaf has the key if and only if the tree has it. Inner nodes only help to find the leaf.
  * docs/internals/tree.md has the proof. */
-#include <stdlib.h>
 #include <string.h>
 
 #include "systems/tree/tree.h"
 
 /* Attempts that read the newest state of each node, before those that read all nodes as of one version. */
 #define ATTEMPTS 4u
+#define LEVELS 3u /* of a binary search, whose entries are prefetched together */
+#ifdef REMO_SIM_SMALL
+#define FIRST_BYTES 14u /* of a node: the header, and the slots of most nodes */
+#else
+#define FIRST_BYTES 448u
+#endif
 #define PAUSE_NS (20 * REMO__NS_PER_US) /* between attempts at one version */
-
-/* ---- caches ---- */
-
-struct tree_cache *remo__tree_cache(struct remo_tree *tree) {
-    struct remo__thread *thread = remo__thread(tree->node);
-    if (!thread)
-        return NULL;
-    struct tree_cache *cache = tree->caches[thread->index];
-    if (remo__likely(cache != NULL))
-        return cache;
-    cache = calloc(1, sizeof *cache);
-    if (!cache) {
-        remo__fail(-ENOMEM, "no memory for a cache of tree %s", remo_channel_name(tree->channel));
-        return NULL;
-    }
-    tree->caches[thread->index] = cache;
-    return cache;
-}
-
-void remo__tree_caches_close(struct remo_tree *tree) {
-    for (uint32_t i = 0; i < REMO__THREADS_MAX; i++) {
-        struct tree_cache *cache = tree->caches[i];
-        if (!cache)
-            continue;
-        for (uint32_t j = 0; j < TREE_CACHE_SLOTS; j++)
-            free(cache->slots[j].image);
-        while (cache->buffers) {
-            struct tree_buffer *next = cache->buffers->next;
-            free(cache->buffers);
-            cache->buffers = next;
-        }
-        free(cache);
-    }
-}
-
-struct tree_buffer *remo__tree_take_buffer(struct remo_tree *tree, struct tree_cache *cache) {
-    struct tree_buffer *buffer = cache->buffers;
-    if (remo__likely(buffer != NULL)) {
-        cache->buffers = buffer->next;
-        return buffer;
-    }
-    buffer = malloc(sizeof *buffer + (size_t)TREE_WINDOW * tree->node_bytes);
-    if (!buffer)
-        remo__fail(-ENOMEM, "no memory for a read of tree %s", remo_channel_name(tree->channel));
-    return buffer;
-}
-
-void remo__tree_put_buffer(struct tree_cache *cache, struct tree_buffer *buffer) {
-    buffer->next = cache->buffers;
-    cache->buffers = buffer;
-}
-
-static struct tree_cached *slot_of(struct tree_cache *cache, uint32_t owner, uint32_t object) {
-    return &cache->slots[(object ^ owner * 2654435761u) % TREE_CACHE_SLOTS];
-}
-
-const void *remo__tree_cached(struct tree_cache *cache, uint32_t owner, uint32_t object) {
-    const struct tree_cached *slot = slot_of(cache, owner, object);
-    return slot->owner == owner && slot->object == object ? slot->image : NULL;
-}
-
-void remo__tree_keep(const struct remo_tree *tree, struct tree_cache *cache, uint32_t owner, uint32_t object,
-                     const void *node) {
-    struct tree_cached *slot = slot_of(cache, owner, object);
-    bool has_node = slot->image && slot->owner == owner && slot->object == object;
-    struct tree_header header;
-    memcpy(&header, node, sizeof header);
-    if (header.level == 0) {
-        if (remo__unlikely(has_node))
-            slot->object = UINT32_MAX;
-        return;
-    }
-    if (!slot->image)
-        slot->image = malloc(tree->node_bytes);
-    if (!slot->image)
-        return; /* without memory, the node is not cached and is read again */
-    memcpy(slot->image, node, tree->node_bytes);
-    slot->owner = owner;
-    slot->object = object;
-}
 
 /* ---- keys ---- */
 
@@ -124,16 +49,27 @@ uint32_t remo_tree_owner(const struct remo_tree *tree, const void *key, size_t k
     return tree ? tree->owners[remo__tree_position(tree, (struct tree_bytes){key, (uint32_t)key_bytes})] : 0;
 }
 
-/* ---- get ---- */
+/* ---- one node ---- */
+
+/* The entry of a leaf for a key, or an inner node. */
+enum seek_result {
+    SEEK_WRONG_WAY, /* the nodes on the path do not fit together */
+    SEEK_INNER,     /* the buffer has an inner node */
+    SEEK_FOUND,     /* `entry` is in the buffer */
+    SEEK_ABSENT,
+    SEEK_DAMAGED,
+};
 
 struct seek {
     struct remo_tree *tree;
     struct tree_cache *cache;
-    void *buffer; /* of a node */
+    char *buffer; /* of a node: the parts of it that have been copied */
     uint32_t owner;
     uint64_t version; /* REMO_VERSIONED_NEWEST: the newest state of each node */
     bool use_cache;
     struct tree_bytes key;
+    enum seek_result result;
+    struct tree_entry entry;
 };
 
 static int fail_damaged(const struct seek *seek) {
@@ -141,61 +77,150 @@ static int fail_damaged(const struct seek *seek) {
                       remo_channel_name(seek->tree->channel), seek->owner);
 }
 
-/* Set *ret_node to a node: a cached inner one, or the contents of the buffer. */
-static int load(const struct seek *seek, uint32_t object, const void **ret_node) {
-    *ret_node = seek->use_cache ? remo__tree_cached(seek->cache, seek->owner, object) : NULL;
-    if (*ret_node)
-        return 0;
-    *ret_node = seek->buffer;
-    int rc =
-        remo_versioned_read_at(seek->tree->nodes, seek->owner, object, seek->version, seek->buffer, NULL);
+/* Copy a part of the node to the same place in the buffer. */
+static void fetch(const struct seek *seek, const struct remo_versioned_view *view, uint32_t offset,
+                  uint32_t bytes) {
+    remo_versioned_view_copy(view, offset, seek->buffer + offset, bytes);
+}
+
+/* Copy the beginning of entry `index`, as far as a comparison with the key needs it. */
+static bool fetch_entry(struct seek *seek, const struct remo_versioned_view *view, uint32_t index) {
+    uint32_t node_bytes = seek->tree->node_bytes, offset = remo__tree_node_offset(seek->buffer, index);
+    if (offset > node_bytes)
+        return false;
+    fetch(seek, view, offset, remo__min(TREE_ENTRY_BYTES + seek->key.bytes, node_bytes - offset));
+    return remo__tree_node_entry(seek->buffer, node_bytes, index, &seek->entry);
+}
+
+/* Prefetch the entries that the next LEVELS comparisons of a binary search of [low, high) may need. */
+static void prefetch_entries(const struct seek *seek, const struct remo_versioned_view *view, uint32_t low,
+                             uint32_t high) {
+    for (uint32_t i = 1; i < 1u << LEVELS; i++)
+        remo_versioned_view_prefetch(
+            view,
+            remo__tree_node_offset(seek->buffer, low + (uint32_t)((uint64_t)(high - low) * i >> LEVELS)));
+}
+
+/* Find the entry of the key in a leaf whose slots are in the buffer. */
+static enum seek_result find_entry(struct seek *seek, const struct remo_versioned_view *view,
+                                   uint32_t count) {
+    uint32_t low = 0, high = count;
+    for (uint32_t level = 0; low < high; level++) {
+        uint32_t middle = (low + high) / 2;
+        if (level % LEVELS == 0)
+            prefetch_entries(seek, view, low, high);
+        if (!fetch_entry(seek, view, middle))
+            return SEEK_DAMAGED;
+        int order = remo__tree_compare(seek->entry.key, seek->key);
+        if (order == 0) {
+            uint32_t offset = (uint32_t)((const char *)seek->entry.value.data - seek->buffer);
+            fetch(seek, view, offset, seek->entry.value.bytes);
+            return SEEK_FOUND;
+        }
+        low = order < 0 ? middle + 1 : low;
+        high = order < 0 ? high : middle;
+    }
+    return SEEK_ABSENT;
+}
+
+/* The visitor of nodes. Of a leaf it copies only the parts that it needs: header, slots, fences and some
+ * entries. */
+static void visit(void *ctx, const struct remo_versioned_view *view) {
+    struct seek *seek = ctx;
+    uint32_t node_bytes = seek->tree->node_bytes;
+    struct tree_header header;
+    uint32_t first_bytes = remo__min(FIRST_BYTES, node_bytes);
+    fetch(seek, view, 0, first_bytes);
+    memcpy(&header, seek->buffer, sizeof header);
+    seek->result = SEEK_WRONG_WAY;
+    if (!remo__tree_node_is_valid(seek->buffer, node_bytes, header.level))
+        return;
+    if (header.level > 0) {
+        fetch(seek, view, 0, node_bytes);
+        seek->result = SEEK_INNER;
+        return;
+    }
+    uint32_t fences = (uint32_t)header.low_bytes + header.high_bytes;
+    fetch(seek, view, node_bytes - fences, fences);
+    if (!remo__tree_node_covers(seek->buffer, node_bytes, seek->key))
+        return;
+    uint32_t slots_end = remo__tree_node_slots_end(seek->buffer);
+    if (slots_end > first_bytes)
+        fetch(seek, view, first_bytes, slots_end - first_bytes);
+    seek->result = find_entry(seek, view, header.count);
+}
+
+/* Read a node. Caches it if it is an inner node. */
+static int read_node(struct seek *seek, uint32_t object) {
+    int rc = remo_versioned_visit(seek->tree->nodes, seek->owner, object, seek->version, visit, seek, NULL);
     if (rc == 0 && seek->version == REMO_VERSIONED_NEWEST)
-        remo__tree_keep(seek->tree, seek->cache, seek->owner, object, seek->buffer);
+        remo__tree_cache_node(seek->tree, seek->cache, seek->owner, object, seek->buffer);
     return rc;
 }
 
-/* Find the leaf of the key. *ret_leaf is NULL if the nodes on the path do not fit together: changes were
- * committed between their reads. */
-static int find_leaf(const struct seek *seek, const void **ret_leaf) {
-    uint32_t object = TREE_ROOT, bytes = seek->tree->node_bytes, child;
-    struct tree_header header = {.level = TREE_DEPTH_MAX};
-    uint32_t level = TREE_DEPTH_MAX;
-    *ret_leaf = NULL;
+/* ---- the path to a leaf ---- */
+
+/* Find the child of the inner node in the buffer. */
+static bool find_child(const struct seek *seek, uint32_t *ret_child) {
+    uint32_t index, node_bytes = seek->tree->node_bytes;
+    return remo__tree_node_covers(seek->buffer, node_bytes, seek->key)
+           && remo__tree_node_child(seek->buffer, node_bytes, seek->key, &index, ret_child)
+           && *ret_child != TREE_ROOT && *ret_child < seek->tree->node_count;
+}
+
+/* Set *level and *object to those of an inner node's child. Returns false if this is the wrong way. `level`
+ * was that of the node, or for the root a limit. */
+static bool descend(const struct seek *seek, const struct tree_cached *cached, uint32_t *level,
+                    uint32_t *object) {
+    struct tree_header header;
+    uint32_t node_level = cached ? cached->level : 0;
+    if (!cached) {
+        memcpy(&header, seek->buffer, sizeof header);
+        node_level = header.level;
+    }
+    if (*object == TREE_ROOT ? node_level > *level : node_level != *level)
+        return false;
+    *level = node_level - 1;
+    return cached ? remo__tree_cached_child(cached, seek->tree->node_bytes, seek->key, object)
+                  : find_child(seek, object);
+}
+
+/* Find the entry of the key. The result is SEEK_WRONG_WAY if the nodes on the path do not fit together:
+ * changes were committed between their reads. */
+static int find_key(struct seek *seek) {
+    uint32_t object = TREE_ROOT, level = TREE_DEPTH_MAX - 1;
     for (;;) {
-        const void *node;
-        int rc = load(seek, object, &node);
+        const struct tree_cached *cached =
+            seek->use_cache ? remo__tree_cached(seek->cache, seek->owner, object) : NULL;
+        int rc = cached ? 0 : read_node(seek, object);
         if (rc != 0)
             return rc;
-        memcpy(&header, node, sizeof header);
-        bool is_expected = object == TREE_ROOT ? header.level < level : header.level + 1u == level;
-        if (!is_expected || !remo__tree_node_is_valid(node, bytes, header.level)
-            || !remo__tree_node_covers(node, bytes, seek->key))
-            return 0;
-        if (header.level == 0) {
-            *ret_leaf = node;
+        if (!cached && seek->result != SEEK_INNER) {
+            if (object != TREE_ROOT && level != 0)
+                seek->result = SEEK_WRONG_WAY;
             return 0;
         }
-        if (!remo__tree_node_child(node, bytes, seek->key, &child, &object) || object == TREE_ROOT
-            || object >= seek->tree->node_count)
+        if (!descend(seek, cached, &level, &object)) {
+            seek->result = SEEK_WRONG_WAY;
             return 0;
-        level = header.level;
+        }
     }
 }
 
-/* Find the leaf of a key as of a version: by cached inner nodes, or by nodes of this version. */
-static int seek_leaf_at(struct seek *seek, const void **ret_leaf) {
+/* Find a key as of a version: by cached inner nodes, or by nodes of this version. */
+static int seek_at(struct seek *seek) {
     int rc = 0;
-    *ret_leaf = NULL;
-    for (uint32_t attempt = 0; attempt < 2 && rc == 0 && !*ret_leaf; attempt++) {
+    seek->result = SEEK_WRONG_WAY;
+    for (uint32_t attempt = 0; attempt < 2 && rc == 0 && seek->result == SEEK_WRONG_WAY; attempt++) {
         seek->use_cache = attempt == 0;
-        rc = find_leaf(seek, ret_leaf);
+        rc = find_key(seek);
     }
-    return rc == 0 && !*ret_leaf ? fail_damaged(seek) : rc;
+    return rc == 0 && seek->result == SEEK_WRONG_WAY ? fail_damaged(seek) : rc;
 }
 
-/* Find the leaf of a key: first by cached inner nodes, then by the newest states of all nodes on the path,
- * then by nodes as of one version, which are a tree. */
-static int seek_leaf(struct seek *seek, const void **ret_leaf) {
+/* Find a key: first by cached inner nodes, then by the newest states of all nodes on the path, then by nodes
+ * as of one version, which are a tree. */
+static int seek_newest(struct seek *seek) {
     uint64_t deadline_ns = 0;
     for (uint32_t attempt = 0;; attempt++) {
         int rc = 0;
@@ -204,8 +229,8 @@ static int seek_leaf(struct seek *seek, const void **ret_leaf) {
         if (attempt >= ATTEMPTS)
             rc = remo_versioned_version(seek->tree->nodes, seek->owner, &seek->version);
         if (rc == 0)
-            rc = find_leaf(seek, ret_leaf);
-        if ((rc != 0 && rc != -ESTALE) || (rc == 0 && *ret_leaf))
+            rc = find_key(seek);
+        if (rc == 0 ? seek->result != SEEK_WRONG_WAY : rc != -ESTALE)
             return rc;
         if (attempt < ATTEMPTS)
             continue;
@@ -221,39 +246,36 @@ static int seek_leaf(struct seek *seek, const void **ret_leaf) {
     }
 }
 
-static int copy_value(const struct seek *seek, const void *leaf, void *value, size_t value_cap,
-                      size_t *ret_value_bytes) {
-    struct tree_entry entry;
-    uint32_t index;
-    bool is_found;
-    if (!remo__tree_node_find(leaf, seek->tree->node_bytes, seek->key, &index, &is_found)
-        || (is_found && !remo__tree_node_entry(leaf, seek->tree->node_bytes, index, &entry)))
-        return fail_damaged(seek);
-    if (!is_found)
+/* ---- get ---- */
+
+static int copy_value(const struct seek *seek, void *value, size_t value_cap, size_t *ret_value_bytes) {
+    struct tree_bytes found = seek->entry.value;
+    if (seek->result == SEEK_ABSENT)
         return remo__fail_static(-ENOENT, "the tree has no such key");
-    *ret_value_bytes = entry.value.bytes;
-    if (entry.value.bytes > value_cap)
+    if (seek->result != SEEK_FOUND)
+        return fail_damaged(seek);
+    *ret_value_bytes = found.bytes;
+    if (found.bytes > value_cap)
         return remo__fail(-EMSGSIZE, "the value has %u bytes, but the buffer has %zu; use a larger one",
-                          entry.value.bytes, value_cap);
-    memcpy(value, entry.value.data, entry.value.bytes);
+                          found.bytes, value_cap);
+    memcpy(value, found.data, found.bytes);
     return 0;
 }
 
 /* `snapshot`: NULL: the newest state. */
 static int get(struct remo_tree *tree, const uint64_t *snapshot, struct tree_bytes key, void *value,
                size_t value_cap, size_t *ret_value_bytes) {
-    const void *leaf;
     uint32_t position = remo__tree_position(tree, key);
     struct seek seek = {
         .tree = tree, .cache = remo__tree_cache(tree), .owner = tree->owners[position], .key = key};
     struct tree_buffer *buffer = seek.cache ? remo__tree_take_buffer(tree, seek.cache) : NULL;
     if (!buffer)
         return remo__last_code();
-    seek.buffer = buffer->bytes;
+    seek.buffer = (char *)buffer->bytes;
     seek.version = snapshot ? snapshot[position] : REMO_VERSIONED_NEWEST;
-    int rc = snapshot ? seek_leaf_at(&seek, &leaf) : seek_leaf(&seek, &leaf);
+    int rc = snapshot ? seek_at(&seek) : seek_newest(&seek);
     if (rc == 0)
-        rc = copy_value(&seek, leaf, value, value_cap, ret_value_bytes);
+        rc = copy_value(&seek, value, value_cap, ret_value_bytes);
     remo__tree_put_buffer(seek.cache, buffer);
     return rc;
 }

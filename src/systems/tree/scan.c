@@ -6,8 +6,8 @@
 
 #include "systems/tree/tree.h"
 
-#define WRONG_WAY 1    /* not an error if the inner nodes were cached */
-#define ENTRY_BYTES 4u /* of an entry in the result and in a node, without key and value */
+#define COPIED_BYTES 32u
+#define WRONG_WAY 1 /* not an error if the inner nodes were cached */
 
 /* The cursor is where the rest of the range begins: ascending, the first key that has not been copied;
  * descending, the key after it. */
@@ -64,7 +64,7 @@ static int fail_damaged(const struct scan *scan) {
 /* Copy or count an entry, or end the scan. */
 static void use_entry(struct scan *scan, const struct tree_entry *entry) {
     uint32_t value_bytes = scan->keys_only ? 0 : entry->value.bytes;
-    size_t bytes = ENTRY_BYTES + entry->key.bytes + value_bytes;
+    size_t bytes = TREE_ENTRY_BYTES + entry->key.bytes + value_bytes;
     bool is_over = scan->limit != 0 && scan->result.entries == scan->limit;
     if (is_over || (scan->buffer && bytes > scan->cap - scan->result.bytes)) {
         scan->is_full = true;
@@ -74,7 +74,7 @@ static void use_entry(struct scan *scan, const struct tree_entry *entry) {
     if (!scan->buffer)
         return;
     char *place = scan->buffer + scan->result.bytes;
-    memcpy(place, (const char *)entry->key.data - ENTRY_BYTES, bytes); /* as in the node */
+    memcpy(place, (const char *)entry->key.data - TREE_ENTRY_BYTES, bytes); /* as in the node */
     if (scan->keys_only)
         memset(place + 2, 0, 2); /* the size of the value */
     scan->result.bytes += bytes;
@@ -95,13 +95,44 @@ static bool has_cursor(const struct scan *scan, const void *leaf) {
            && (!has_high || remo__tree_compare(cursor_of(scan), high) <= 0);
 }
 
+/* Copy entries as long as they are valid, and fit with all 32 bytes that are copied at once. `step` is 1 or -1.
+ * Returns the number of entries. */
+static uint32_t copy_entries(struct scan *scan, const void *leaf, uint32_t index, uint32_t count, int step) {
+    uint32_t node_bytes = scan->tree->node_bytes, copied = 0;
+    char *place = scan->buffer + scan->result.bytes, *end = scan->buffer + scan->cap;
+    for (; copied < count; copied++, index += (uint32_t)step) {
+        struct tree_entry entry;
+        if (!remo__tree_node_entry(leaf, node_bytes, index, &entry))
+            break;
+        const char *data = (const char *)entry.key.data - TREE_ENTRY_BYTES;
+        uint32_t bytes = TREE_ENTRY_BYTES + entry.key.bytes + entry.value.bytes;
+        bool is_short = bytes <= COPIED_BYTES && data + COPIED_BYTES <= (const char *)leaf + node_bytes;
+        if (end - place < (ptrdiff_t)remo__max(bytes, COPIED_BYTES))
+            break;
+        if (is_short)
+            memcpy(place, data, COPIED_BYTES);
+        else
+            memcpy(place, data, bytes);
+        place += bytes;
+    }
+    scan->result.entries += copied;
+    scan->result.bytes = (size_t)(place - scan->buffer);
+    return copied;
+}
+
 /* Use entries [first, end). `is_inside`: all of them are in the range. */
 static int use_entries(struct scan *scan, const void *leaf, uint32_t first, uint32_t end, bool is_inside) {
     if (is_inside && !scan->buffer && scan->limit == 0) {
         scan->result.entries += end - first;
         return 0;
     }
-    for (uint32_t i = first; i < end && !scan->is_full; i++) {
+    uint32_t copied = 0, count = end - first;
+    if (scan->limit != 0)
+        count = (uint32_t)remo__min(count, scan->limit - scan->result.entries);
+    if (is_inside && scan->buffer && !scan->keys_only)
+        copied = copy_entries(scan, leaf, scan->is_descending ? end - 1 : first, count,
+                              scan->is_descending ? -1 : 1);
+    for (uint32_t i = first + copied; i < end && !scan->is_full; i++) {
         struct tree_entry entry;
         uint32_t index = scan->is_descending ? first + end - 1 - i : i;
         if (!remo__tree_node_entry(leaf, scan->tree->node_bytes, index, &entry))
@@ -167,14 +198,16 @@ static int use_leaf(struct scan *scan, const void *leaf) {
 
 /* Set *ret_node to a cached inner node, or read the node into the first place. */
 static int load(struct scan *scan, uint32_t object, const void **ret_node) {
-    *ret_node = scan->use_cache ? remo__tree_cached(scan->cache, scan->owner, object) : NULL;
-    if (*ret_node)
+    const struct tree_cached *cached =
+        scan->use_cache ? remo__tree_cached(scan->cache, scan->owner, object) : NULL;
+    *ret_node = cached ? cached->image : NULL;
+    if (cached)
         return 0;
     *ret_node = node_at(scan, 0);
     int rc =
         remo_versioned_read_at(scan->tree->nodes, scan->owner, object, scan->version, node_at(scan, 0), NULL);
     if (rc == 0)
-        remo__tree_keep(scan->tree, scan->cache, scan->owner, object, *ret_node);
+        remo__tree_cache_node(scan->tree, scan->cache, scan->owner, object, *ret_node);
     return rc;
 }
 
@@ -476,12 +509,12 @@ int remo_tree_count(struct remo_tree *tree, const struct remo_tree_range *range,
 int remo_tree_result_next(const void *buffer, const struct remo_tree_result *result, size_t *offset,
                           struct remo_tree_entry *ret_entry) {
     uint16_t sizes[2];
-    if (!buffer || !result || !offset || !ret_entry || *offset + ENTRY_BYTES > result->bytes)
+    if (!buffer || !result || !offset || !ret_entry || *offset + TREE_ENTRY_BYTES > result->bytes)
         return 0;
     const char *place = (const char *)buffer + *offset;
     memcpy(sizes, place, sizeof sizes);
-    ret_entry->key = (struct remo_tree_key){place + ENTRY_BYTES, sizes[0]};
-    ret_entry->value = (struct remo_tree_key){place + ENTRY_BYTES + sizes[0], sizes[1]};
-    *offset += ENTRY_BYTES + sizes[0] + sizes[1];
+    ret_entry->key = (struct remo_tree_key){place + TREE_ENTRY_BYTES, sizes[0]};
+    ret_entry->value = (struct remo_tree_key){place + TREE_ENTRY_BYTES + sizes[0], sizes[1]};
+    *offset += TREE_ENTRY_BYTES + sizes[0] + sizes[1];
     return 1;
 }

@@ -114,6 +114,7 @@ static int open_nodes(struct remo_tree *tree, const struct remo_tree_options *op
     struct remo_versioned_options nodes = {.owners = options->owners,
                                            .objects = options->nodes,
                                            .object_bytes = options->node_bytes,
+                                           .log_bytes = options->node_bytes / 8,
                                            .retain = options->retain};
 #ifdef REMO_SIM_SMALL
     nodes.log_bytes = 64; /* so that nodes move */

@@ -2,6 +2,7 @@
  *
  *   tree.c      open and close
  *   change.c    changes, at the calling node: applied at once, or by a call to the owner
+ *   cache.c     inner nodes that a thread has read
  *   read.c      gets
  *   scan.c      scans
  *   cut.c       versions of several owners at one instant
@@ -80,14 +81,22 @@ struct tree_buffer {
     uint64_t bytes[];
 };
 
-/* Inner nodes that a thread has read, and buffers. */
+/* An inner node that a thread has read. */
+struct tree_cached {
+    uint32_t owner, object;
+    uint32_t count, level; /* entries; 0: the slot is empty */
+    bool has_high;
+    uint64_t low_first, high_first; /* the first 8 bytes of the fences, as numbers */
+    uint64_t *firsts;               /* [count]: of the keys */
+    uint32_t *children;             /* [count] */
+    void *image;                    /* the node */
+};
+
+/* Inner nodes, and unused buffers. */
 struct tree_cache {
-    struct tree_cached {
-        uint32_t owner, object;
-        void *image; /* NULL: the slot is empty */
-    } slots[TREE_CACHE_SLOTS];
-    struct tree_buffer *buffers; /* unused ones */
-    uint32_t leaf_entries;       /* of the last leaf that a scan has copied; 0: none */
+    struct tree_cached slots[TREE_CACHE_SLOTS];
+    struct tree_buffer *buffers;
+    uint32_t leaf_entries; /* of the last leaf that a scan has copied; 0: none */
 };
 
 struct remo_tree {
@@ -121,7 +130,7 @@ int remo__tree_serve_thaw(void *ctx, const struct remo_rpc_request *request);
 int remo__tree_freeze(struct remo_tree *tree, uint64_t freeze_ns, uint64_t *ret_version);
 void remo__tree_thaw(struct remo_tree *tree);
 
-/* ---- read.c ---- */
+/* ---- cache.c ---- */
 
 /* Return the calling thread's cache, or NULL with a sentence. */
 struct tree_cache *remo__tree_cache(struct remo_tree *tree);
@@ -130,10 +139,17 @@ void remo__tree_caches_close(struct remo_tree *tree);
 struct tree_buffer *remo__tree_take_buffer(struct remo_tree *tree, struct tree_cache *cache);
 void remo__tree_put_buffer(struct tree_cache *cache, struct tree_buffer *buffer);
 /* Return a cached inner node, or NULL. It is valid until the thread blocks. */
-const void *remo__tree_cached(struct tree_cache *cache, uint32_t owner, uint32_t object);
-/* Cache a node that was read, if it is an inner node. Otherwise remove its index from the cache. */
-void remo__tree_keep(const struct remo_tree *tree, struct tree_cache *cache, uint32_t owner, uint32_t object,
-                     const void *node);
+const struct tree_cached *remo__tree_cached(struct tree_cache *cache, uint32_t owner, uint32_t object);
+/* Cache a node that was read, if it is a valid inner node. Otherwise remove it from the cache. */
+void remo__tree_cache_node(const struct remo_tree *tree, struct tree_cache *cache, uint32_t owner,
+                           uint32_t object, const void *node);
+/* Find the child of a cached node whose range contains `key`. Returns false if the key is not between the
+ * fences of the node. */
+bool remo__tree_cached_child(const struct tree_cached *node, uint32_t bytes, struct tree_bytes key,
+                             uint32_t *ret_child);
+
+/* ---- read.c ---- */
+
 /* Return -EPROTO if a participant has opened the tree with other options. The channels below that of the tree
  * connect to a node only after the options have been compared. */
 int remo__tree_check_options(const struct remo_tree *tree);

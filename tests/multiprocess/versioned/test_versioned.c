@@ -480,15 +480,10 @@ static int costs_of_errors(struct remo_versioned *versioned) {
     return 0;
 }
 
-/* A read of an extent with records. */
-static uint64_t extent_cost(const struct remo_node *node) {
-    return is_mapped(node) ? 3 : 1;
-}
-
 /* Node 1 reads. The steps of both nodes are the same. */
 static int costs(struct remo_node *node, void *ctx) {
     struct remo_versioned *versioned;
-    uint64_t extent = extent_cost(node), version = 0;
+    uint64_t version = 0;
     bool is_owner = remo_node_rank(node) == 0;
     (void)ctx;
     CHECK(open_versioned(node, &cost_options, &versioned) == 0);
@@ -496,21 +491,21 @@ static int costs(struct remo_node *node, void *ctx) {
     CHECK(!is_owner || costs_of_owner(versioned) == 0);
     CHECK_OK(cluster_meet());
     if (!is_owner) {
-        CHECK(read_at_cost(versioned, 0, 1 + extent, 1) == 0); /* the first time */
-        CHECK(read_at_cost(versioned, 0, extent, 1) == 0);
+        CHECK(read_at_cost(versioned, 0, 2, 1) == 0); /* the first time */
+        CHECK(read_at_cost(versioned, 0, 1, 1) == 0);
         CHECK_COST(channel, CHECK_OK(remo_versioned_version(versioned, 0, &version)), 1, 0, 0, 0);
         CHECK_EQUAL(version, COST_OBJECTS);
-        CHECK(read_all_at_cost(versioned, 1 + extent + (COST_OBJECTS - 1) * (1 + extent), 1) == 0);
-        CHECK(read_all_at_cost(versioned, 1 + COST_OBJECTS * extent, 1) == 0);
+        CHECK(read_all_at_cost(versioned, 1 + 1 + (COST_OBJECTS - 1) * 2, 1) == 0);
+        CHECK(read_all_at_cost(versioned, 1 + COST_OBJECTS, 1) == 0);
         CHECK(costs_of_errors(versioned) == 0);
     }
     CHECK_OK(cluster_meet());
     CHECK(!is_owner || commit_to_all(versioned, 2) == 0); /* each commit moves an object */
     CHECK_OK(cluster_meet());
     if (!is_owner) {
-        CHECK(read_at_cost(versioned, 0, extent + 1 + extent, 2) == 0);
-        CHECK(read_at_cost(versioned, 0, extent, 2) == 0);
-        CHECK(read_all_at_cost(versioned, 1 + extent + (COST_OBJECTS - 1) * (1 + 2 * extent), 2) == 0);
+        CHECK(read_at_cost(versioned, 0, 3, 2) == 0);
+        CHECK(read_at_cost(versioned, 0, 1, 2) == 0);
+        CHECK(read_all_at_cost(versioned, 1 + 1 + (COST_OBJECTS - 1) * 3, 2) == 0);
     }
     CHECK_OK(cluster_meet());
     return close_versioned(versioned);
@@ -528,9 +523,9 @@ static int costs_without_move(struct remo_node *node, void *ctx) {
             CHECK_OK(commit_value(versioned, 0, i, NULL));
         CHECK_OK(cluster_meet());
         if (remo_node_rank(node) == 1 && i == 0)
-            CHECK(read_at_cost(versioned, 0, is_mapped(node) ? 1 + 2 : 1 + 1, i) == 0);
+            CHECK(read_at_cost(versioned, 0, 2, i) == 0);
         if (remo_node_rank(node) == 1)
-            CHECK(read_at_cost(versioned, 0, is_mapped(node) && i == 0 ? 2 : extent_cost(node), i) == 0);
+            CHECK(read_at_cost(versioned, 0, 1, i) == 0);
         CHECK_OK(cluster_meet());
     }
     return close_versioned(versioned);
@@ -547,19 +542,19 @@ static int version_at_cost(struct remo_versioned *versioned, uint64_t version, u
 
 static int costs_of_versions(struct remo_node *node, void *ctx) {
     struct remo_versioned *versioned;
-    uint64_t extent = extent_cost(node), last = 5, version = 0;
+    uint64_t last = 5, version = 0;
     (void)ctx;
     CHECK(open_versioned(node, &old_options, &versioned) == 0);
     for (uint64_t i = 1; i <= last && remo_node_rank(node) == 0; i++)
         CHECK_OK(commit_value(versioned, 0, i, NULL));
     CHECK_OK(cluster_meet());
     if (remo_node_rank(node) == 1) {
-        CHECK(version_at_cost(versioned, last, 1 + 1 + extent) == 0); /* version, directory, extent */
+        CHECK(version_at_cost(versioned, last, 3) == 0); /* version, directory, extent */
         for (version = 0; version <= last; version++) {
             uint64_t moves = version == last ? 0 : last - 1 - version;
-            CHECK(version_at_cost(versioned, version, extent * (1 + moves)) == 0);
+            CHECK(version_at_cost(versioned, version, 1 + moves) == 0);
         }
-        CHECK(version_at_cost(versioned, last, extent) == 0);
+        CHECK(version_at_cost(versioned, last, 1) == 0);
     }
     CHECK_OK(cluster_meet());
     if (remo_node_rank(node) == 0)
@@ -567,8 +562,8 @@ static int costs_of_versions(struct remo_node *node, void *ctx) {
     CHECK_OK(cluster_meet());
     if (remo_node_rank(node) == 1) {
         /* The known extent has all records of this version, although the object has moved since. */
-        CHECK(version_at_cost(versioned, last - 1, extent) == 0);
-        CHECK(version_at_cost(versioned, last, extent + 1 + extent) == 0);
+        CHECK(version_at_cost(versioned, last - 1, 1) == 0);
+        CHECK(version_at_cost(versioned, last, 3) == 0);
     }
     return close_versioned(versioned);
 }

@@ -1,0 +1,153 @@
+/* cache.c - the inner nodes that a thread has read, and buffers for its reads.
+ * Invariant: a cached node has been checked, so a search of it checks nothing. It may be of an earlier
+ * version: it only helps to find a leaf. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "systems/tree/tree.h"
+
+/* ---- a cache of each thread ---- */
+
+struct tree_cache *remo__tree_cache(struct remo_tree *tree) {
+    struct remo__thread *thread = remo__thread(tree->node);
+    if (!thread)
+        return NULL;
+    struct tree_cache *cache = tree->caches[thread->index];
+    if (remo__likely(cache != NULL))
+        return cache;
+    cache = calloc(1, sizeof *cache);
+    if (!cache) {
+        remo__fail(-ENOMEM, "no memory for a cache of tree %s", remo_channel_name(tree->channel));
+        return NULL;
+    }
+    tree->caches[thread->index] = cache;
+    return cache;
+}
+
+void remo__tree_caches_close(struct remo_tree *tree) {
+    for (uint32_t i = 0; i < REMO__THREADS_MAX; i++) {
+        struct tree_cache *cache = tree->caches[i];
+        if (!cache)
+            continue;
+        for (uint32_t j = 0; j < TREE_CACHE_SLOTS; j++)
+            free(cache->slots[j].firsts);
+        while (cache->buffers) {
+            struct tree_buffer *next = cache->buffers->next;
+            free(cache->buffers);
+            cache->buffers = next;
+        }
+        free(cache);
+    }
+}
+
+/* ---- buffers ---- */
+
+struct tree_buffer *remo__tree_take_buffer(struct remo_tree *tree, struct tree_cache *cache) {
+    struct tree_buffer *buffer = cache->buffers;
+    if (remo__likely(buffer != NULL)) {
+        cache->buffers = buffer->next;
+        return buffer;
+    }
+    buffer = malloc(sizeof *buffer + (size_t)TREE_WINDOW * tree->node_bytes);
+    if (!buffer)
+        remo__fail(-ENOMEM, "no memory for a read of tree %s", remo_channel_name(tree->channel));
+    return buffer;
+}
+
+void remo__tree_put_buffer(struct tree_cache *cache, struct tree_buffer *buffer) {
+    buffer->next = cache->buffers;
+    cache->buffers = buffer;
+}
+
+/* ---- inner nodes ---- */
+
+static struct tree_cached *slot_of(struct tree_cache *cache, uint32_t owner, uint32_t object) {
+    return &cache->slots[(object ^ owner * 2654435761u) % TREE_CACHE_SLOTS];
+}
+
+const struct tree_cached *remo__tree_cached(struct tree_cache *cache, uint32_t owner, uint32_t object) {
+    const struct tree_cached *slot = slot_of(cache, owner, object);
+    return slot->owner == owner && slot->object == object && slot->count > 0 ? slot : NULL;
+}
+
+/* Return memory for one node: the first bytes of its keys, its children, and a copy. */
+static bool alloc_slot(const struct remo_tree *tree, struct tree_cached *slot) {
+    uint32_t count = remo__tree_node_entries_max(tree->node_bytes);
+    if (slot->firsts)
+        return true;
+    slot->firsts = malloc(count * (sizeof slot->firsts[0] + sizeof slot->children[0]) + tree->node_bytes);
+    if (!slot->firsts)
+        return false;
+    slot->children = (uint32_t *)(slot->firsts + count);
+    slot->image = slot->children + count;
+    return true;
+}
+
+/* Fill a slot with the node in its image. Leaves it empty if the node is not valid. */
+static void fill_slot(const struct remo_tree *tree, struct tree_cached *slot) {
+    uint32_t bytes = tree->node_bytes, count;
+    struct tree_bytes low, high;
+    struct tree_header header;
+    memcpy(&header, slot->image, sizeof header);
+    if (!remo__tree_node_is_valid(slot->image, bytes, header.level)
+        || header.count > remo__tree_node_entries_max(bytes))
+        return;
+    for (count = 0; count < header.count; count++) {
+        struct tree_entry entry;
+        if (!remo__tree_node_entry(slot->image, bytes, count, &entry)
+            || !remo__tree_child_of(&entry, tree->node_count, &slot->children[count]))
+            return;
+        slot->firsts[count] = remo__tree_first_bytes(entry.key);
+    }
+    low = remo__tree_node_low(slot->image, bytes);
+    slot->has_high = remo__tree_node_high(slot->image, bytes, &high);
+    slot->low_first = remo__tree_first_bytes(low);
+    slot->high_first = remo__tree_first_bytes(high);
+    slot->level = header.level;
+    slot->count = count;
+}
+
+void remo__tree_cache_node(const struct remo_tree *tree, struct tree_cache *cache, uint32_t owner,
+                           uint32_t object, const void *node) {
+    struct tree_cached *slot = slot_of(cache, owner, object);
+    bool has_node = slot->owner == owner && slot->object == object;
+    struct tree_header header;
+    memcpy(&header, node, sizeof header);
+    if (header.level == 0) {
+        slot->count = has_node ? 0 : slot->count;
+        return;
+    }
+    if (!alloc_slot(tree, slot))
+        return; /* without memory, the node is not cached and is read again */
+    slot->owner = owner;
+    slot->object = object;
+    slot->count = 0;
+    memcpy(slot->image, node, tree->node_bytes);
+    fill_slot(tree, slot);
+}
+
+/* Return whether the key is between the fences of the node. */
+static bool covers(const struct tree_cached *node, uint32_t bytes, struct tree_bytes key, uint64_t first) {
+    if (remo__likely(node->low_first < first && (first < node->high_first || !node->has_high)))
+        return true;
+    return remo__tree_node_covers(node->image, bytes, key);
+}
+
+bool remo__tree_cached_child(const struct tree_cached *node, uint32_t bytes, struct tree_bytes key,
+                             uint32_t *ret_child) {
+    uint64_t first = remo__tree_first_bytes(key);
+    const uint64_t *firsts = node->firsts;
+    uint32_t index;
+    if (!covers(node, bytes, key, first))
+        return false;
+    for (uint32_t left = node->count; left > 1;) { /* find the last one that is not above `first` */
+        uint32_t half = left / 2;
+        firsts += firsts[half] <= first ? half : 0;
+        left -= half;
+    }
+    index = (uint32_t)(firsts - node->firsts);
+    if (remo__unlikely(*firsts == first) && index > 0)
+        return remo__tree_node_child(node->image, bytes, key, &index, ret_child);
+    *ret_child = node->children[index];
+    return true;
+}
