@@ -93,6 +93,15 @@ REMO_API struct remo_channel *remo_tree_channel(struct remo_tree *tree);
 /* Return the rank of the owner of a key, whether the key is present or not. */
 REMO_API uint32_t remo_tree_owner(const struct remo_tree *tree, const void *key, size_t key_bytes);
 
+/* One key of remo_tree_get_many. */
+struct remo_tree_item {
+    struct remo_tree_key key;
+    void *value; /* has value_cap bytes */
+    size_t value_cap;
+    size_t value_bytes; /* set by the call */
+    int status;         /* set by the call: 0, -ENOENT or -EMSGSIZE (see remo_tree_get) */
+};
+
 /* Copy the value of `key` to `value`. *ret_value_bytes is its size, also after -EMSGSIZE. Blocks as
  * remo_versioned_read does.
  * Errors:
@@ -102,6 +111,11 @@ REMO_API uint32_t remo_tree_owner(const struct remo_tree *tree, const void *key,
  *   others     those of remo_versioned_read */
 REMO_API int remo_tree_get(struct remo_tree *tree, const void *key, size_t key_bytes, void *value,
                            size_t value_cap, size_t *ret_value_bytes);
+/* Get several keys, each as of an instant of its own: sets value_bytes and status of each item. Reads the
+ * leaves of up to 16 keys at the same time, if they have the same owner and the inner nodes are cached;
+ * otherwise one after another. In mapped memory, the next leaf is loaded during the search of a leaf.
+ * Errors, after which the items are undefined: those of remo_tree_get except -ENOENT and -EMSGSIZE. */
+REMO_API int remo_tree_get_many(struct remo_tree *tree, struct remo_tree_item *items, uint32_t count);
 /* Change the entry of a key: insert requires that the key is absent, update and remove that it is present.
  * upsert inserts an absent key and updates a present one. Blocks until the owner has replied.
  * Errors:

@@ -280,6 +280,104 @@ static int get(struct remo_tree *tree, const uint64_t *snapshot, struct tree_byt
     return rc;
 }
 
+/* ---- several gets ---- */
+
+/* Up to TREE_WINDOW gets. */
+struct gets {
+    struct remo_tree *tree;
+    struct remo_tree_item *items;
+    uint32_t count;
+    struct seek seeks[TREE_WINDOW];
+};
+
+/* Find the leaf of the key by cached inner nodes. Returns false if not all of them are cached. */
+static bool find_cached_leaf(const struct seek *seek, uint32_t *ret_object) {
+    uint32_t level = TREE_DEPTH_MAX - 1;
+    *ret_object = TREE_ROOT;
+    do {
+        const struct tree_cached *cached = remo__tree_cached(seek->cache, seek->owner, *ret_object);
+        if (!cached || !descend(seek, cached, &level, ret_object))
+            return false;
+    } while (level > 0);
+    return true;
+}
+
+/* Read the leaves of the keys of one owner at the same time, as far as cached inner nodes lead to them. */
+static int seek_together(struct gets *gets, uint32_t owner) {
+    struct remo_versioned_item leaves[TREE_WINDOW];
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < gets->count; i++) {
+        struct seek *seek = &gets->seeks[i];
+        uint32_t object;
+        if (seek->owner == owner && find_cached_leaf(seek, &object))
+            leaves[count++] = (struct remo_versioned_item){.object = object, .value = seek};
+    }
+    return count > 0 ? remo_versioned_visit_many(gets->tree->nodes, owner, REMO_VERSIONED_NEWEST, visit,
+                                                 leaves, count)
+                     : 0;
+}
+
+static int finish_get(struct seek *seek, struct remo_tree_item *item) {
+    int rc = seek->result == SEEK_FOUND || seek->result == SEEK_ABSENT ? 0 : seek_newest(seek);
+    if (rc == 0)
+        rc = copy_value(seek, item->value, item->value_cap, &item->value_bytes);
+    item->status = rc;
+    return rc == -ENOENT || rc == -EMSGSIZE ? 0 : rc;
+}
+
+static int run_gets(struct gets *gets, struct tree_cache *cache, struct tree_buffer *buffer) {
+    const struct remo_tree *tree = gets->tree;
+    uint32_t first = REMO_NODES_MAX, last = 0; /* positions of owners */
+    int rc = 0;
+    for (uint32_t i = 0; i < gets->count; i++) {
+        struct tree_bytes key = {gets->items[i].key.data, (uint32_t)gets->items[i].key.bytes};
+        uint32_t position = remo__tree_position(tree, key);
+        gets->seeks[i] = (struct seek){.tree = gets->tree,
+                                       .cache = cache,
+                                       .owner = tree->owners[position],
+                                       .key = key,
+                                       .version = REMO_VERSIONED_NEWEST,
+                                       .buffer = (char *)buffer->bytes + (size_t)i * tree->node_bytes};
+        first = remo__min(first, position);
+        last = remo__max(last, position);
+    }
+    for (uint32_t position = first; position <= last && rc == 0; position++)
+        rc = seek_together(gets, tree->owners[position]);
+    for (uint32_t i = 0; i < gets->count && rc == 0; i++)
+        rc = finish_get(&gets->seeks[i], &gets->items[i]);
+    return rc;
+}
+
+static int check_items(const struct remo_tree *tree, const struct remo_tree_item *items, uint32_t count) {
+    int rc = remo__tree_check_options(tree);
+    for (uint32_t i = 0; i < count && rc == 0; i++) {
+        rc = remo__tree_check_key(tree, items[i].key.data, items[i].key.bytes);
+        if (rc == 0 && !items[i].value)
+            rc = remo__fail(-EINVAL, "the value of item %u of a get from tree %s is NULL", i,
+                            remo_channel_name(tree->channel));
+    }
+    return rc;
+}
+
+int remo_tree_get_many(struct remo_tree *tree, struct remo_tree_item *items, uint32_t count) {
+    REMO__REQUIRE(tree);
+    REMO__REQUIRE(items);
+    int rc = check_items(tree, items, count);
+    struct tree_cache *cache = rc == 0 ? remo__tree_cache(tree) : NULL;
+    struct tree_buffer *buffer = cache ? remo__tree_take_buffer(tree, cache) : NULL;
+    if (!buffer)
+        return remo__last_code();
+    for (uint64_t i = 0; i < count && rc == 0; i += TREE_WINDOW) {
+        struct gets gets = {
+            .tree = tree, .items = items + i, .count = (uint32_t)remo__min(TREE_WINDOW, count - i)};
+        rc = run_gets(&gets, cache, buffer);
+    }
+    remo__tree_put_buffer(cache, buffer);
+    return rc;
+}
+
+/* ---- the calls ---- */
+
 static int check_get(const struct remo_tree *tree, const void *key, size_t key_bytes) {
     int rc = remo__tree_check_key(tree, key, key_bytes);
     return rc == 0 ? remo__tree_check_options(tree) : rc;

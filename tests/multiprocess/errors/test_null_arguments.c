@@ -426,6 +426,10 @@ static int tx_queues(struct remo_channel *root) {
     return 0;
 }
 
+static void visit(void *ctx, const struct remo_versioned_view *view) {
+    (void)ctx, (void)view;
+}
+
 static int versioned_objects(struct remo_channel *root) {
     struct remo_versioned *versioned;
     struct remo_versioned_options options = {.objects = 1, .object_bytes = 8};
@@ -446,6 +450,12 @@ static int versioned_objects(struct remo_channel *root) {
     CHECK_NULL(remo_versioned_read_many(NULL, 0, &item, 1, NULL));
     CHECK_NULL(remo_versioned_read_many(versioned, 0, NULL, 1, NULL));
     CHECK_OK(remo_versioned_read_many(versioned, 0, &item, 1, NULL));
+    CHECK_NULL(remo_versioned_visit(NULL, 0, 0, 1, visit, NULL, NULL));
+    CHECK_NULL(remo_versioned_visit(versioned, 0, 0, 1, NULL, NULL, NULL));
+    CHECK_OK(remo_versioned_visit(versioned, 0, 0, 1, visit, NULL, NULL));
+    CHECK_NULL(remo_versioned_visit_many(NULL, 0, 1, visit, &item, 1));
+    CHECK_NULL(remo_versioned_visit_many(versioned, 0, 1, NULL, &item, 1));
+    CHECK_NULL(remo_versioned_visit_many(versioned, 0, 1, visit, NULL, 1));
     CHECK_NULL(remo_versioned_read_many_at(NULL, 0, 1, &item, 1));
     CHECK_NULL(remo_versioned_read_many_at(versioned, 0, 1, NULL, 1));
     CHECK_OK(remo_versioned_read_many_at(versioned, 0, 1, &item, 1));
@@ -487,6 +497,7 @@ static int tree_reads(struct remo_tree *tree) {
     struct remo_tree_result result = {0};
     struct remo_tree_entry entry;
     struct remo_tree_owner_stats stats;
+    struct remo_tree_item item = {.key = {"k", 1}};
     uint64_t count;
     CHECK_NULL(remo_tree_get(NULL, "k", 1, buffer, sizeof buffer, &bytes));
     CHECK_NULL(remo_tree_get(tree, NULL, 1, buffer, sizeof buffer, &bytes));
@@ -494,6 +505,9 @@ static int tree_reads(struct remo_tree *tree) {
     CHECK_NULL(remo_tree_get(tree, "k", 1, buffer, sizeof buffer, NULL));
     CHECK_OK(remo_tree_get(tree, NULL, 0, buffer, sizeof buffer, &bytes));
     CHECK_EQUAL(bytes, 0);
+    CHECK_NULL(remo_tree_get_many(NULL, &item, 1));
+    CHECK_NULL(remo_tree_get_many(tree, NULL, 1));
+    CHECK_NULL(remo_tree_get_many(tree, &item, 1)); /* the value is NULL */
     CHECK_NULL(remo_tree_scan(NULL, &range, buffer, sizeof buffer, &result));
     CHECK_NULL(remo_tree_scan(tree, &range, NULL, sizeof buffer, &result));
     CHECK_NULL(remo_tree_scan(tree, &range, buffer, sizeof buffer, NULL));

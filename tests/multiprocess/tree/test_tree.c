@@ -314,12 +314,34 @@ static int remove_own(struct actor *self) {
     return 0;
 }
 
+/* Compare keys [first, first + count) with the model, by one call. */
+static int expect_together(struct remo_tree *tree, uint32_t first, uint32_t count) {
+    struct remo_tree_item items[64];
+    char keys[64][32], values[64][NUMBER_BYTES_MAX];
+    for (uint32_t i = 0; i < count; i++)
+        items[i] = (struct remo_tree_item){.key = {keys[i], make_key(keys[i], first + i)},
+                                           .value = values[i],
+                                           .value_cap = sizeof values[i],
+                                           .status = 1};
+    CHECK_OK(remo_tree_get_many(tree, items, count));
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t number = atomic_load(&shared->numbers[first + i]);
+        CHECK_EQUAL(items[i].status, number ? 0 : -ENOENT);
+        CHECK(!number || number_of(items[i].value, items[i].value_bytes) == number);
+    }
+    return 0;
+}
+
 /* While nothing changes the tree, compare it with the model: by a scan of all keys, and by gets of
  * a share of them. */
 static int expect_model(struct remo_tree *tree) {
     struct actor all = {.tree = tree, .stride = 1};
     char key[32];
     CHECK(scan_all(&all) == 0);
+    for (uint32_t first = 0, count; first < KEYS_MAX; first += count) {
+        count = remo__min(1 + first % 64, KEYS_MAX - first);
+        CHECK(expect_together(tree, first, count) == 0);
+    }
     for (uint32_t i = remo_node_rank(tree->node); i < KEYS_MAX; i += 4) {
         uint32_t number = atomic_load(&shared->numbers[i]), got = 0;
         make_key(key, i);
@@ -836,7 +858,7 @@ static int insert_cost_keys(struct remo_tree *tree, uint32_t first, uint32_t end
 /* Get all keys. If the thread has cached the inner nodes (is_warm), each get reads one object, the leaf. */
 static int get_cost_keys(struct remo_tree *tree, uint32_t end, bool is_warm) {
     struct remo_channel *channel = remo_tree_channel(tree);
-    bool is_local = tree->own, is_exact = !is_mapped(tree->node) && is_warm;
+    bool is_local = tree->own, is_exact = is_warm;
     char key[32];
     for (uint32_t i = 0; i < end; i++) {
         struct remo_stats before, after;
@@ -849,6 +871,32 @@ static int get_cost_keys(struct remo_tree *tree, uint32_t end, bool is_warm) {
         CHECK(is_local || (is_exact ? reads == 1 : reads >= 1));
         CHECK_EQUAL(after.writes + after.imms + after.atomics, before.writes + before.imms + before.atomics);
     }
+    return 0;
+}
+
+/* Get keys [first, first + COST_TOGETHER) by one call: one read for each. */
+#define COST_TOGETHER 20u
+
+static int get_together_at_cost(struct remo_tree *tree, uint32_t first) {
+    struct remo_tree_item items[COST_TOGETHER];
+    char keys[COST_TOGETHER][32], values[COST_TOGETHER][NUMBER_BYTES_MAX];
+    for (uint32_t i = 0; i < COST_TOGETHER; i++) {
+        int bytes = snprintf(keys[i], sizeof keys[i], COST_KEY, first + i);
+        items[i] = (struct remo_tree_item){
+            .key = {keys[i], (size_t)bytes}, .value = values[i], .value_cap = sizeof values[i]};
+    }
+    items[1].value_cap = 0;
+    CHECK_COST(remo_tree_channel(tree), CHECK_OK(remo_tree_get_many(tree, items, COST_TOGETHER)),
+               tree->own ? 0 : COST_TOGETHER, 0, 0, 0);
+    for (uint32_t i = 0; i < COST_TOGETHER; i++) {
+        CHECK_EQUAL(items[i].status, i == 1 ? -EMSGSIZE : 0);
+        CHECK(i == 1 || number_of(items[i].value, items[i].value_bytes) == first + i + 1);
+    }
+    items[1].value = NULL;
+    CHECK_SENTENCE(remo_tree_get_many(tree, items, COST_TOGETHER), -EINVAL, "item 1");
+    items[1].key.bytes = 33;
+    CHECK_SENTENCE(remo_tree_get_many(tree, items, COST_TOGETHER), -EINVAL, "too long");
+    CHECK_OK(remo_tree_get_many(tree, items, 0));
     return 0;
 }
 
@@ -909,7 +957,7 @@ static int costs_of(struct remo_node *node, const struct costs *of) {
                                               .value_bytes_max = NUMBER_BYTES_MAX};
     const struct remo_tree_range none = {.from = {"x", 1}};
     struct remo_tree *tree;
-    bool is_owner = remo_node_rank(node) == 0, is_exact = !is_owner && !is_mapped(node);
+    bool is_owner = remo_node_rank(node) == 0, is_exact = !is_owner;
     static char buffer[COST_KEYS * 64];
     struct remo_tree_result result;
     struct shape shape = {0};
@@ -935,6 +983,7 @@ static int costs_of(struct remo_node *node, const struct costs *of) {
         CHECK_OK(cluster_meet());
         CHECK(get_cost_keys(tree, keys, false) == 0); /* this also finds nodes that have moved */
         CHECK(get_cost_keys(tree, keys, true) == 0);
+        CHECK(get_together_at_cost(tree, keys - COST_KEYS / 2) == 0);
         uint32_t leaves = atomic_load(&shared->count);
         CHECK_OK(
             remo_tree_scan(tree, NULL, buffer, sizeof buffer, &result)); /* inner nodes have moved, too */

@@ -143,6 +143,75 @@ static int expect_model_many(struct remo_versioned *versioned, uint32_t owner, c
     return 0;
 }
 
+/* ---- visits: parts of objects ---- */
+
+#define PART_BYTES_MAX 3000u
+
+struct visited {
+    const unsigned char *expected; /* of the object */
+    uint32_t object_bytes;
+    uint64_t version, seed;
+    uint32_t different; /* parts, in the last call */
+};
+
+/* The visitor copies parts of random sizes. */
+static void visit_parts(void *ctx, const struct remo_versioned_view *view) {
+    struct visited *visited = ctx;
+    unsigned char part[PART_BYTES_MAX + 1];
+    struct remo__random dice;
+    remo__random_seed(&dice, visited->seed);
+    visited->different = 0;
+    visited->version = remo_versioned_view_version(view);
+    for (uint32_t i = 0; i < 20; i++) {
+        uint32_t offset = (uint32_t)remo__random_below(&dice, visited->object_bytes),
+                 most = (uint32_t)remo__min(visited->object_bytes - offset, PART_BYTES_MAX),
+                 bytes = 1 + (uint32_t)remo__random_below(&dice, i % 2 ? most : remo__min(most, 40));
+        part[bytes] = 0xa5;
+        remo_versioned_view_prefetch(view, offset);
+        remo_versioned_view_copy(view, offset, part, bytes);
+        visited->different += memcmp(part, visited->expected + offset, bytes) != 0 || part[bytes] != 0xa5;
+    }
+    memset(part, 0xa5, sizeof part);
+    remo_versioned_view_prefetch(view, UINT32_MAX);
+    remo_versioned_view_copy(view, visited->object_bytes, part, 1); /* outside: no effect */
+    remo_versioned_view_copy(view, 1, part, visited->object_bytes);
+    remo_versioned_view_copy(view, UINT32_MAX, part, SIZE_MAX);
+    remo_versioned_view_copy(view, 0, part, 0);
+    visited->different += part[0] != 0xa5;
+}
+
+static int expect_model_parts(struct remo_versioned *versioned, uint32_t owner, const struct model *model) {
+    struct visited visited[16];
+    struct remo_versioned_item items[16];
+    CHECK(model->objects <= 16);
+    for (uint32_t i = 0; i < model->objects; i++) {
+        uint64_t version = 0;
+        visited[i] = (struct visited){.expected = model->values + (size_t)i * model->object_bytes,
+                                      .object_bytes = model->object_bytes,
+                                      .seed = model->version + i,
+                                      .different = 1};
+        CHECK_OK(remo_versioned_visit(versioned, owner, i, i % 2 ? model->version : REMO_VERSIONED_NEWEST,
+                                      visit_parts, &visited[i], &version));
+        CHECK_EQUAL(visited[i].different, 0);
+        CHECK(version == model->versions[i] && visited[i].version == version);
+        visited[i].different = 1;
+        visited[i].seed++;
+        items[i] = (struct remo_versioned_item){.object = i, .value = &visited[i]};
+    }
+    CHECK_OK(remo_versioned_visit_many(versioned, owner, REMO_VERSIONED_NEWEST, visit_parts, items,
+                                       model->objects));
+    for (uint32_t i = 0; i < model->objects; i++)
+        CHECK(visited[i].different == 0 && items[i].version == model->versions[i]);
+    items[0].object = model->objects;
+    CHECK_CODE(remo_versioned_visit_many(versioned, owner, model->version, visit_parts, items, 1), -EINVAL);
+    items[0].object = 0;
+    CHECK_CODE(remo_versioned_visit_many(versioned, owner, model->version + 1, visit_parts, items, 1),
+               -EINVAL);
+    CHECK_CODE(remo_versioned_visit(versioned, owner, model->objects, 0, visit_parts, visited, NULL),
+               -EINVAL);
+    return 0;
+}
+
 struct commits {
     struct remo_versioned_options options;
     uint32_t ranges_max, rounds, commits; /* commits of each round */
@@ -167,6 +236,7 @@ static int commits(struct remo_node *node, void *ctx) {
         CHECK_OK(cluster_meet());
         CHECK(expect_model(versioned, 1, &model) == 0);
         CHECK(expect_model_many(versioned, 1, &model) == 0);
+        CHECK(expect_model_parts(versioned, 1, &model) == 0);
         CHECK_OK(cluster_meet());
     }
     close_model(&model);
