@@ -19,12 +19,16 @@ struct log {
     char buffer[1 << 20]; /* of a scan */
 };
 
-struct key { /* the sensor and the number of the reading, big-endian: so keys are in the order of numbers */
-    unsigned char sensor, number[3];
+struct key { /* the sensor and the number of the reading */
+    unsigned char data[5];
 };
 
-static struct key key_of(uint32_t sensor, uint32_t i) {
-    return (struct key){(unsigned char)sensor, {i >> 16 & 255, i >> 8 & 255, i & 255}};
+static struct key key_of(uint32_t sensor, uint32_t number) {
+    struct key made = {{0}};
+    struct remo_key key = {.data = made.data, .cap = sizeof made.data};
+    remo_key_put_unsigned(&key, sensor, 1, REMO_KEY_ASCENDING);
+    remo_key_put_unsigned(&key, number, 4, REMO_KEY_ASCENDING);
+    return made;
 }
 
 static int open_log(struct log *log) {
@@ -35,7 +39,7 @@ static int open_log(struct log *log) {
         boundaries[i - 1] = (struct remo_tree_key){&keys[i], sizeof keys[i]};
     }
     struct remo_channel *root = remo_node_root(log->node);
-    struct remo_tree_options options = {.boundaries = boundaries, .key_bytes_max = 4, .value_bytes_max = 8};
+    struct remo_tree_options options = {.boundaries = boundaries, .key_bytes_max = 5, .value_bytes_max = 8};
     int rc = remo_tree_open(root, "readings", &options, &log->tree);
     rc = rc ? rc : remo_barrier_open(root, "end", NULL, &log->end);
     return rc ? rc : remo_channel_wait(root, REMO_SECONDS(60));
@@ -49,7 +53,7 @@ static int scan(struct log *log) {
     size_t offset = 0;
     int rc = remo_tree_scan(log->tree, NULL, log->buffer, sizeof log->buffer, &result);
     while (rc == 0 && remo_tree_result_next(log->buffer, &result, &offset, &entry))
-        counts[((const struct key *)entry.key.data)->sensor]++;
+        counts[((const struct key *)entry.key.data)->data[0]]++;
     for (uint32_t i = 1; rc == 0 && i < remo_node_size(log->node); i++)
         log->faults += counts[i] > counts[i - 1];
     log->faults += rc == 0 && !result.is_complete;

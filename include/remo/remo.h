@@ -10,6 +10,7 @@
 #include <remo/error.h>
 #include <remo/event.h>
 #include <remo/heap.h>
+#include <remo/key.h>
 #include <remo/kv.h>
 #include <remo/lock.h>
 #include <remo/log.h>

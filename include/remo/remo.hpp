@@ -21,6 +21,7 @@
 #include <remo/cxx/error.hpp>
 #include <remo/cxx/event.hpp>
 #include <remo/cxx/heap.hpp>
+#include <remo/cxx/iterator.hpp>
 #include <remo/cxx/kv.hpp>
 #include <remo/cxx/lock.hpp>
 #include <remo/cxx/node.hpp>
@@ -28,3 +29,4 @@
 #include <remo/cxx/region.hpp>
 #include <remo/cxx/shared.hpp>
 #include <remo/cxx/task.hpp>
+#include <remo/cxx/tree.hpp>

@@ -4,7 +4,7 @@
  *          keys in a B+-tree. The owner of a key executes the changes of that key. A scan returns the
  *          entries of a range of keys as of one instant, even if the range has several owners.
  * Use:     open the tree on all participants; remo_channel_wait; then get, change and scan from any of them.
- *          See examples/sensors.c.
+ *          Make keys of numbers and several components with key.h. See examples/sensors.c.
  * Layout:  the nodes of an owner's tree are versioned objects (versioned.h) of that owner, of node_bytes
  *          bytes each. The root always has index 0. A node contains a header of 12 bytes, the limits of its
  *          range of keys (fences), and sorted entries, each with 6 bytes of overhead. A split, a merge or any

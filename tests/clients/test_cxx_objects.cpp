@@ -273,6 +273,86 @@ void test_kv_entries(remo::node &node) {
     all.wait(patience);
 }
 
+void test_tree(remo::node &node) {
+    remo::barrier all(node, "all");
+    remo_tree_options options{};
+    options.node_bytes = 32768;
+    options.value_bytes_max = 3000;
+    remo_tree_key boundaries[] = {{"key 1", 5}, {"key 2", 5}};
+    options.boundaries = boundaries;
+    remo::tree map(node, "map", options);
+    map.channel().wait(patience);
+    std::string key = "key " + std::to_string(node.rank()), value(2000 + node.rank(), 'v');
+    CHECK(map.insert(key, value) && !map.insert(key, "again"));
+    CHECK(map.owners() == node.size() && map.owner(key) == node.rank() && map.stats().version > 0);
+    all.wait(patience);
+    for (std::uint32_t n = 0; n < node.size(); n++)
+        CHECK(map.get("key " + std::to_string(n)) == std::string(2000 + n, 'v'));
+    remo::tree_snapshot before = map.snapshot();
+    all.wait(patience);
+    CHECK(map.update(key, "short") && map.get(key) == "short");
+    CHECK(map.get_at(before, key) == value);
+    CHECK(!map.update("absent", "x") && !map.erase("absent") && !map.get("absent"));
+    std::array<char, 8> room{};
+    CHECK(map.get(key, room) == 5u && room[4] == 't');
+    CHECK_THROWS(map.get_at(before, key, room), remo::errc::message_size);
+    CHECK_THROWS(map.get_at({1}, key), remo::errc::invalid_argument);
+    map.put(key, "put");
+    CHECK(map.erase(key) && !map.get(key));
+    all.wait(patience);
+    CHECK(map.count() == 0 && map.entries().begin() == map.entries().end());
+    std::uint32_t found = 0;
+    for (const auto &[name, content] : map.entries({{}, {}, 0, 0, &before}))
+        CHECK(name == "key " + std::to_string(found) && content.size() == 2000 + found++);
+    CHECK(found == node.size());
+    all.wait(patience);
+}
+
+/* The keys that a scan of the range returns, each followed by a comma. */
+std::string keys_of(remo::tree_cursor cursor) {
+    std::string keys;
+    for (const auto &entry : cursor)
+        keys += std::string(entry.key) + ',';
+    return keys;
+}
+
+/* Ranges in pages of one or two entries, in both directions. */
+void test_tree_scan(remo::node &node) {
+    remo::barrier all(node, "all");
+    remo::tree map(node, "map");
+    map.channel().wait(patience);
+    for (char c = 'a'; node.rank() == 0 && c <= 'g'; c++)
+        map.put(std::string(1, c), std::string(20, c));
+    all.wait(patience);
+    constexpr std::uint32_t descending = REMO_TREE_DESCENDING, included = REMO_TREE_TO_INCLUDED;
+    for (std::size_t page_bytes : {25u, 60u, 1000u}) {
+        CHECK(keys_of(map.entries({}, page_bytes)) == "a,b,c,d,e,f,g,");
+        CHECK(keys_of(map.entries({"b", "e"}, page_bytes)) == "b,c,d,");
+        CHECK(keys_of(map.entries({"b", "e", included | REMO_TREE_FROM_EXCLUDED}, page_bytes)) == "c,d,e,");
+        CHECK(keys_of(map.entries({"b", "e", descending | included}, page_bytes)) == "e,d,c,b,");
+        CHECK(keys_of(map.entries({{}, {}, descending, 3}, page_bytes)) == "g,f,e,");
+        CHECK(keys_of(map.entries({"b", {}, 0, 4}, page_bytes)) == "b,c,d,e,");
+        CHECK(keys_of(map.entries({"x", {}}, page_bytes)).empty());
+    }
+    CHECK_THROWS(map.entries({}, 24).next(), remo::errc::message_size);
+    std::array<char, 60> buffer{};
+    remo::tree_result result = map.scan({"c", {}}, buffer);
+    CHECK(result.size() == 2 && !result.is_complete());
+    for (int i = 0; i < 2; i++) {
+        std::string keys, values;
+        for (const auto &[key, value] : result)
+            keys += key, values += value;
+        CHECK(keys == "cd" && values == std::string(20, 'c') + std::string(20, 'd'));
+    }
+    CHECK(map.scan({"f", {}}, buffer).is_complete() && map.count({"c", "f"}) == 3);
+    std::error_code code;
+    CHECK(map.scan({"b", "a"}, buffer, code).empty() && code == remo::errc::invalid_argument);
+    remo::tree_cursor cursor = map.entries({"b", "a"});
+    CHECK(!cursor.next(code) && code == remo::errc::invalid_argument);
+    CHECK_THROWS(remo::tree().put("k", "v"), remo::errc::invalid_argument);
+    all.wait(patience);
+}
+
 void test_collective(remo::node &node) {
     std::uint32_t rank = node.rank(), size = node.size();
     remo::barrier all(node, "all");
@@ -471,6 +551,8 @@ const area areas[] = {
     {"shared", test_shared},
     {"kv", test_kv},
     {"kv_entries", test_kv_entries},
+    {"tree", test_tree},
+    {"tree_scan", test_tree_scan},
     {"collective", test_collective},
     {"event", test_event},
     {"channel", test_channel},

@@ -317,6 +317,86 @@ def test_kv_peer_fails(node):
     rest.wait(PATIENCE)
 
 
+def test_tree(node):
+    """The tree is a MutableMapping in the order of keys."""
+    barrier, tree = remo.Barrier(node, 'all'), remo.Tree(node, 'tree', boundaries=['1', b'2'], retain=500,
+                                                         node_bytes=32768, value_bytes_max=3000)
+    node.wait_connected(PATIENCE)
+    assert isinstance(tree, collections.abc.MutableMapping) and not tree and len({tree}) == 1
+    barrier.wait(PATIENCE)
+    mine = f'{node.rank} mine'
+    tree[mine] = 'v' * (2000 + node.rank)
+    assert not tree.insert(mine, '') and tree.owners == node.size and tree.owner(mine) == node.rank
+    assert tree.stats()['version'] > 0
+    barrier.wait(PATIENCE)
+    for rank in range(node.size):
+        assert tree[f'{rank} mine'] == b'v' * (2000 + rank) and f'{rank} mine' in tree
+    assert len(tree) == node.size and tree
+    before = tree.snapshot()
+    barrier.wait(PATIENCE)
+    assert tree.replace(mine, 'short') and tree.get(mine) == b'short'
+    assert tree.get_at(before, mine) == b'v' * (2000 + node.rank) and tree.get_at(before, 'x', 7) == 7
+    assert tree.pop(mine) == b'short' and tree.pop(mine, None) is None and mine not in tree
+    assert tree.get(mine, b'none') == b'none' and not tree.replace(mine, 'x') and not tree.delete(mine)
+    expect_key_error(lambda: tree['absent'])
+    expect_key_error(lambda: tree.__delitem__('absent'))
+    barrier.wait(PATIENCE)
+    past = tree.range(snapshot=before)
+    assert list(past) == [f'{rank} mine'.encode() for rank in range(node.size)] and past.count() == node.size
+    assert list(tree.range()) == [] and not tree
+    barrier.wait(PATIENCE)
+    if node.rank == 0:
+        tree.update({b'b': b'2', b'a': b'1', b'': b'0'})
+        assert list(tree.items()) == [(b'', b'0'), (b'a', b'1'), (b'b', b'2')]
+        assert tree.setdefault('c', '3') == b'3' == tree.setdefault('c', '4')
+        assert tree.popitem() == (b'', b'0')
+        tree.clear()
+        expect_key_error(tree.popitem)
+    barrier.wait(PATIENCE)
+    expect(remo.Error, lambda: tree.put('k' * 65, ''), 'EINVAL')
+    expect(ValueError, lambda: remo.Tree(node, 'other', boundaries=['1']), '3 owners need 2')
+    expect(ValueError, lambda: tree.get_at([1], mine), 'snapshot')
+    barrier.wait(PATIENCE)
+
+
+def test_tree_range(node):
+    """Ranges of several pages and owners, in both directions."""
+    barrier, tree = remo.Barrier(node, 'all'), remo.Tree(node, 'tree', boundaries=['0333', '0666'])
+    node.wait_connected(PATIENCE)
+    expected = {b'%04d' % i: b'%04d' % i * 50 for i in range(1000)}  # three pages and more
+    for key in list(expected)[node.rank::node.size]:
+        tree[key] = expected[key]
+    barrier.wait(PATIENCE)
+    keys = list(expected)
+    assert list(tree) == keys and list(reversed(tree)) == keys[::-1] and len(tree) == 1000
+    assert dict(tree.items()) == expected and list(tree.values()) == list(expected.values())
+    assert list(tree['0100':'0900']) == keys[100:900] and list(tree[:'0005']) == keys[:5]
+    assert list(tree['0995':].items()) == list(expected.items())[995:]
+    assert list(tree.range('0100', '0900', reverse=True).values()) == list(expected.values())[899:99:-1]
+    both = tree.range('0100', '0900', includes_start=False, includes_stop=True)
+    assert list(both) == keys[101:901] and both.count() == 800
+    back = tree.range('0100', '0900', includes_start=False, includes_stop=True, reverse=True)
+    assert list(back.keys()) == keys[900:100:-1]
+    for limit in (0, 1, 700):
+        assert list(tree.range('0100', limit=limit)) == keys[100:100 + limit]
+        assert list(tree.range(reverse=True, limit=limit)) == keys[:-limit - 1:-1]
+        assert tree.range('0100', limit=limit).count() == limit
+    assert b'0500' in tree.keys() and (b'0500', b'x') not in tree.items() and b'0001' * 50 in tree.values()
+    first = tree[:'0003']
+    assert b'0002' in first.keys() and b'0003' not in first.keys() and len(first.items()) == 3
+    assert (b'0002', expected[b'0002']) in first.items() and expected[b'0003'] not in first.values()
+    assert list(tree.range('x')) == [] and tree.range('x').count() == 0
+    expect(ValueError, lambda: list(tree['2':'1']), 'from')
+    expect(ValueError, lambda: tree['1':'2':3], 'step')
+    barrier.wait(PATIENCE)
+    before = tree.snapshot()
+    barrier.wait(PATIENCE)
+    tree.delete(b'%04d' % (300 * node.rank))
+    barrier.wait(PATIENCE)
+    assert list(tree.range(snapshot=before)) == keys and len(tree) == 1000 - node.size
+    barrier.wait(PATIENCE)
+
+
 def test_ack(node):
     """Reads and writes in flight together; waiting for any of them; a cancelled read does not write."""
     barrier, region = remo.Barrier(node, 'all'), remo.Region(node, 'region', 1 << 20)

@@ -23,8 +23,9 @@ from .node import Fence, Node, Peer
 from .queue import Queue, RingBuffer
 from .region import AtomicVar, Region
 from .shared import SST, OwnedVar
+from .tree import Tree, TreeRange
 
 __all__ = ['Ack', 'Acquired', 'Again', 'AtomicVar', 'Barrier', 'Collective', 'Error', 'Event', 'Exists',
            'Fence', 'Heap', 'HostDown', 'InvalidArgument', 'KV', 'Lock', 'LockTable', 'Node',
            'NotConnected', 'NotFound', 'NotRecoverable', 'OwnedVar', 'OwnerDead', 'Peer', 'Queue',
-           'Reduction', 'Region', 'RingBuffer', 'SST', 'Timeout', 'wait_any']
+           'Reduction', 'Region', 'RingBuffer', 'SST', 'Timeout', 'Tree', 'TreeRange', 'wait_any']

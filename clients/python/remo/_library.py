@@ -125,9 +125,43 @@ class KVCursor(ctypes.Structure):
     _fields_ = [('internal', c_uint64 * 2)]
 
 
+class TreeKey(ctypes.Structure):
+    _c_name_ = 'remo_tree_key'
+    _fields_ = [('data', c_void_p), ('bytes', c_size_t)]
+
+
+class TreeOptions(ctypes.Structure):
+    _c_name_ = 'remo_tree_options'
+    _fields_ = [('participants', Nodeset), ('owners', Nodeset), ('boundaries', POINTER(TreeKey)),
+                ('nodes', c_uint32), ('node_bytes', c_uint32), ('key_bytes_max', c_uint32),
+                ('value_bytes_max', c_uint32), ('retain', c_uint32)]
+
+
+class TreeRange(ctypes.Structure):
+    _c_name_ = 'remo_tree_range'
+    _fields_ = [('from', TreeKey), ('to', TreeKey), ('limit', c_uint64), ('flags', c_uint32),
+                ('snapshot', POINTER(c_uint64))]
+
+
+class TreeResult(ctypes.Structure):
+    _c_name_ = 'remo_tree_result'
+    _fields_ = [('entries', c_uint64), ('bytes', c_size_t), ('is_complete', c_int)]
+
+
+class TreeEntry(ctypes.Structure):
+    _c_name_ = 'remo_tree_entry'
+    _fields_ = [('key', TreeKey), ('value', TreeKey)]
+
+
+class TreeOwnerStats(ctypes.Structure):
+    _c_name_ = 'remo_tree_owner_stats'
+    _fields_ = [('nodes', c_uint32), ('nodes_max', c_uint32), ('levels', c_uint32), ('version', c_uint64)]
+
+
 STRUCTURES = (Nodeset, Address, Stats, Config, RegionOptions, AtomicVarOptions, LockOptions, BarrierOptions,
               QueueOptions, RingBufferOptions, KVOptions, OwnedVarOptions, SSTOptions, CollectiveOptions,
-              HeapOptions, HeapSizes, Ack, KVCursor)
+              HeapOptions, HeapSizes, Ack, KVCursor, TreeKey, TreeOptions, TreeRange, TreeResult, TreeEntry,
+              TreeOwnerStats)
 
 # The callbacks of struct remo_config and of remo_sst_wait.
 ON_PEER = ctypes.CFUNCTYPE(None, c_void_p, c_uint32, c_int)
@@ -241,6 +275,20 @@ FUNCTIONS = {
     'remo_kv_next':
         (c_int, c_void_p, POINTER(KVCursor), c_void_p, c_size_t, _size, c_void_p, c_size_t, _size),
     'remo_kv_count': (c_uint64, c_void_p),
+    **_object('tree', POINTER(TreeOptions)),
+    'remo_tree_get': (c_int, c_void_p, c_void_p, c_size_t, c_void_p, c_size_t, _size),
+    'remo_tree_get_at': (c_int, c_void_p, _word, c_void_p, c_size_t, c_void_p, c_size_t, _size),
+    'remo_tree_insert': (c_int, c_void_p, c_void_p, c_size_t, c_void_p, c_size_t),
+    'remo_tree_update': (c_int, c_void_p, c_void_p, c_size_t, c_void_p, c_size_t),
+    'remo_tree_upsert': (c_int, c_void_p, c_void_p, c_size_t, c_void_p, c_size_t),
+    'remo_tree_remove': (c_int, c_void_p, c_void_p, c_size_t),
+    'remo_tree_scan': (c_int, c_void_p, POINTER(TreeRange), c_void_p, c_size_t, POINTER(TreeResult)),
+    'remo_tree_count': (c_int, c_void_p, POINTER(TreeRange), _word),
+    'remo_tree_result_next': (c_int, c_void_p, POINTER(TreeResult), _size, POINTER(TreeEntry)),
+    'remo_tree_owner': (c_uint32, c_void_p, c_void_p, c_size_t),
+    'remo_tree_owners': (c_uint32, c_void_p),
+    'remo_tree_snapshot': (c_int, c_void_p, _word),
+    'remo_tree_stats': (c_int, c_void_p, POINTER(TreeOwnerStats)),
 }
 
 

@@ -3,19 +3,19 @@ from __future__ import annotations
 
 import ctypes
 import errno
-from collections.abc import ItemsView, Iterator, MutableMapping, ValuesView
-from typing import Any, Optional
+from collections.abc import ItemsView, Iterator, ValuesView
+from typing import Any
 
 from ._library import KVCursor, KVOptions
 from .errors import check
-from .node import Bytes, Node, Nodeset, Object, Ranks, source
+from .mapping import VALUE_BUFFER_BYTES, Map
+from .node import Bytes, Node, Nodeset, Ranks, source
 
-# Initial sizes of the buffers for a key and a value; longer ones are read again.
+# The initial size of the buffer for a key; a longer one is read again.
 _KEY_BUFFER_BYTES = 64
-_VALUE_BUFFER_BYTES = 1024
 
 
-class KV(Object, MutableMapping):
+class KV(Map):
     """A distributed hash map of bytes to bytes. A str is its UTF-8 encoding; keys and values are
     returned as bytes.
 
@@ -38,36 +38,6 @@ class KV(Object, MutableMapping):
         super().__init__(node, name, KVOptions(participants=Nodeset.of(participants), capacity=capacity,
                                                key_bytes_max=key_bytes_max, value_bytes_max=value_bytes_max))
 
-    # Two handles are equal only if they are the same: Mapping would compare the contents, and read each
-    # key.
-    __eq__ = object.__eq__
-    __hash__ = object.__hash__
-
-    def get(self, key: Bytes, default: Any = None) -> Any:
-        """Return the value of a key, or `default`."""
-        name, room, size = source(key), _VALUE_BUFFER_BYTES, ctypes.c_size_t()
-        while True:
-            into = ctypes.create_string_buffer(room)
-            code = self._call('get', *name, into, room, size)
-            if code == -errno.ENOENT:
-                return default
-            if code != -errno.EMSGSIZE or size.value <= room:
-                check(code)
-                return ctypes.string_at(into, size.value)
-            room = size.value
-
-    def put(self, key: Bytes, value: Bytes) -> None:
-        """Insert a key, or replace its value: ``map[key] = value``."""
-        check(self._call('put', *source(key), *source(value)))
-
-    def insert(self, key: Bytes, value: Bytes) -> bool:
-        """Add a key. Return False if it is present."""
-        return self._unless(errno.EEXIST, 'insert', *source(key), *source(value))
-
-    def replace(self, key: Bytes, value: Bytes) -> bool:
-        """Replace the value of a key. Return False if the key is absent."""
-        return self._unless(errno.ENOENT, 'update', *source(key), *source(value))
-
     def compare_put(self, key: Bytes, expected: Bytes, value: Bytes) -> bool:
         """Replace the value of a key if it equals `expected`. Return False, without a change, if
         the value differs or the key is absent."""
@@ -82,10 +52,6 @@ class KV(Object, MutableMapping):
             raise KeyError(key)
         return old.value
 
-    def delete(self, key: Bytes) -> bool:
-        """Remove a key. Return False if it is absent."""
-        return self._unless(errno.ENOENT, 'delete', *source(key))
-
     def items(self) -> ItemsView:
         """Return a view of all keys with their values."""
         return _Items(self)
@@ -93,56 +59,6 @@ class KV(Object, MutableMapping):
     def values(self) -> ValuesView:
         """Return a view of all values."""
         return _Values(self)
-
-    _required = object()
-
-    def pop(self, key: Bytes, default: Any = _required) -> Any:
-        """Remove a key and return its value. If several callers remove the key, one of them gets
-        the value. Not atomic: if another node changes the value at the same time, the value before
-        the change may be returned."""
-        value = self.get(key)
-        if value is not None and self.delete(key):
-            return value
-        if default is self._required:
-            raise KeyError(key)
-        return default
-
-    def popitem(self) -> tuple[bytes, bytes]:
-        """Remove any key and return it with its value, like pop; KeyError if the map is empty."""
-        for key, value in self.items():
-            if self.delete(key):
-                return key, value
-        raise KeyError(f'cannot take an item: the map {self.name} is empty')
-
-    def setdefault(self, key: Bytes, default: Bytes = b'') -> bytes:
-        """Return the value of a key, which is inserted with `default` if it is absent."""
-        while (value := self.get(key)) is None:
-            if self.insert(key, default):
-                return default.encode() if isinstance(default, str) else bytes(default)
-        return value
-
-    def clear(self) -> None:
-        """Delete each key. Keys that are inserted meanwhile may stay."""
-        for key in self:
-            self.delete(key)
-
-    def __getitem__(self, key: Bytes) -> bytes:
-        value = self.get(key)
-        if value is None:
-            raise KeyError(key)
-        return value
-
-    __setitem__ = put
-
-    def __delitem__(self, key: Bytes) -> None:
-        if not self.delete(key):
-            raise KeyError(key)
-
-    def __contains__(self, key: Any) -> bool:
-        size = ctypes.c_size_t()
-        code = self._call('get', *source(key), None, 0, size)  # without a buffer for the value
-        is_longer = code == -errno.EMSGSIZE and size.value > 0
-        return is_longer or code != -errno.ENOENT and check(code) == 0
 
     def __iter__(self) -> Iterator[bytes]:
         return _Entries(self, has_values=False)
@@ -153,11 +69,6 @@ class KV(Object, MutableMapping):
         read."""
         return self._call('count')
 
-    def _unless(self, refusal: int, verb: str, *arguments: Any) -> bool:
-        """Call a function; return False if its code is `-refusal`."""
-        code = self._call(verb, *arguments)
-        return code != -refusal and check(code) == 0
-
 
 class _Entries(Iterator):
     """An iterator over the keys of a map, or over pairs of key and value. It continues after an error."""
@@ -165,7 +76,7 @@ class _Entries(Iterator):
     def __init__(self, kv: KV, *, has_values: bool):
         self._kv, self._cursor, self._has_values = kv, KVCursor(), has_values
         self._key = ctypes.create_string_buffer(_KEY_BUFFER_BYTES)
-        self._value = ctypes.create_string_buffer(_VALUE_BUFFER_BYTES if has_values else 0)
+        self._value = ctypes.create_string_buffer(VALUE_BUFFER_BYTES if has_values else 0)
 
     def __next__(self) -> Any:
         key_bytes, value_bytes = ctypes.c_size_t(), ctypes.c_size_t()

@@ -1,12 +1,12 @@
 /* cxx/kv.hpp - the distributed map. Part of <remo/remo.hpp>. Contract of each call: <remo/kv.h>. */
 #pragma once
 
+#include <remo/cxx/iterator.hpp>
 #include <remo/cxx/node.hpp>
 #include <remo/kv.h>
 
 #include <algorithm>
 #include <cstddef>
-#include <iterator>
 #include <optional>
 #include <string>
 
@@ -42,42 +42,7 @@ class kv_cursor {
     }
 
     /* For range-based loops. They end with an exception at the first unreachable entry. */
-    class iterator {
-      public:
-        using iterator_category = std::input_iterator_tag;
-        using value_type = kv_entry;
-        using difference_type = std::ptrdiff_t;
-        using pointer = const kv_entry *;
-        using reference = const kv_entry &;
-
-        iterator() = default; /* the end */
-        explicit iterator(kv_cursor &cursor) : cursor_(&cursor), entry_(cursor.next()) {
-        }
-        reference operator*() const noexcept {
-            return *entry_;
-        }
-        pointer operator->() const noexcept {
-            return &*entry_;
-        }
-        iterator &operator++() {
-            entry_ = cursor_->next();
-            return *this;
-        }
-        void operator++(int) {
-            ++*this;
-        }
-        /* Iterators are equal if both are at the end. */
-        friend bool operator==(const iterator &a, const iterator &b) noexcept {
-            return !a.entry_ && !b.entry_;
-        }
-        friend bool operator!=(const iterator &a, const iterator &b) noexcept {
-            return !(a == b);
-        }
-
-      private:
-        kv_cursor *cursor_ = nullptr;
-        std::optional<kv_entry> entry_;
-    };
+    using iterator = detail::cursor_iterator<kv_cursor, kv_entry>;
     iterator begin() {
         return iterator(*this);
     }
@@ -200,16 +165,6 @@ class kv : public detail::object<remo_kv, remo_kv_close, remo_kv_channel> {
     static int read(remo_kv *k, const_bytes key, std::string &value, std::size_t &size) {
         size = 0;
         return remo_kv_get(k, key.data(), key.size(), value.data(), value.size(), &size);
-    }
-    /* Return false, without an error, if the C function returns `answer`. */
-    template <class Function> bool unless(on_error errors, int answer, Function &&function) {
-        bool is_answer = false;
-        bool done = call(errors, [&](remo_kv *k) {
-            int rc = function(k);
-            is_answer = rc == answer;
-            return is_answer ? 0 : rc;
-        });
-        return done && !is_answer;
     }
 };
 

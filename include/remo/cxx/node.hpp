@@ -72,6 +72,16 @@ template <class Object, void (*Close)(Object *)> class handle {
                                         "opened; open it first");
         return errors.check(function(object_));
     }
+    /* Return false, without an error, if the C function returns `answer`. */
+    template <class Function> bool unless(on_error errors, int answer, Function &&function) const {
+        bool is_answer = false;
+        bool done = call(errors, [&](Object *object) {
+            int rc = function(object);
+            is_answer = rc == answer;
+            return is_answer ? 0 : rc;
+        });
+        return done && !is_answer;
+    }
 
   private:
     Object *object_ = nullptr;

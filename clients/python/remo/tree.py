@@ -1,0 +1,260 @@
+"""The ordered map. Contract: remo/tree.h."""
+from __future__ import annotations
+
+import ctypes
+import errno
+from collections.abc import ItemsView, Iterator, KeysView, Sequence, ValuesView
+from typing import Any, Optional
+
+from . import _library
+from ._library import TreeEntry, TreeKey, TreeOptions, TreeOwnerStats, TreeResult, library
+from .errors import Error, check, error
+from .mapping import Map
+from .node import Bytes, Node, Nodeset, Ranks, source
+
+# Of remo/tree.h.
+_DESCENDING, _KEYS_ONLY, _FROM_EXCLUDED, _TO_INCLUDED = 1, 2, 4, 8
+
+# The size of a page; an entry has 4 KiB at most.
+_PAGE_BYTES = 65536
+
+Snapshot = Sequence[int]
+
+
+class Tree(Map):
+    """A map of bytes to bytes, in the order of keys, divided by ranges over its owners. A str is its
+    UTF-8 encoding; keys and values are returned as bytes.
+
+    Each call of one key is atomic. Iteration is in the order of keys; ``reversed()`` begins at the last
+    key. It reads the tree in pages, each as of one instant: a key that is present from the first step to
+    the last is returned exactly once. ``tree.range(...)`` and ``tree[from:to]`` are views of a range of
+    keys. A snapshot makes all pages as of one instant.
+
+    ``boundaries`` are the first keys of all owners except the first. Trees compare equal only to
+    themselves.
+    """
+
+    _kind = 'tree'
+    _put_verb, _delete_verb = 'upsert', 'remove'
+
+    def __init__(self, node: Node, name: str, *, boundaries: Optional[Sequence[Bytes]] = None,
+                 owners: Ranks = None, nodes: int = 0, node_bytes: int = 0, key_bytes_max: int = 0,
+                 value_bytes_max: int = 0, retain: int = 0, participants: Ranks = None):
+        options = TreeOptions(participants=Nodeset.of(participants), owners=Nodeset.of(owners), nodes=nodes,
+                              node_bytes=node_bytes, key_bytes_max=key_bytes_max,
+                              value_bytes_max=value_bytes_max, retain=retain)
+        if boundaries is not None:
+            count = len(boundaries)
+            expected = len(list(owners)) if owners is not None else \
+                len(list(participants)) if participants is not None else node.size
+            if count != expected - 1:
+                raise _invalid(f'cannot open tree {name} with {count} boundaries: {expected} owners need '
+                               f'{expected - 1}; pass the first key of each owner but the first')
+            keys = [_key_of(boundary) for boundary in boundaries]
+            options.boundaries = (TreeKey * max(count, 1))(*[key for key, _ in keys])
+        super().__init__(node, name, options)
+
+    def range(self, start: Optional[Bytes] = None, stop: Optional[Bytes] = None, *, reverse: bool = False,
+              includes_start: bool = True, includes_stop: bool = False, limit: Optional[int] = None,
+              snapshot: Optional[Snapshot] = None) -> TreeRange:
+        """Return a view of the keys from `start` to `stop`. None is no limit; `reverse` iterates from the
+        last key of the range to the first."""
+        flags = _DESCENDING * reverse | _FROM_EXCLUDED * (not includes_start) | _TO_INCLUDED * includes_stop
+        return TreeRange(self, start, stop, flags, limit, self._words(snapshot))
+
+    def items(self) -> ItemsView:
+        """Return a view of all keys with their values. They are read together, so a removed key raises no
+        KeyError."""
+        return _Items(self)
+
+    def values(self) -> ValuesView:
+        """Return a view of all values."""
+        return _Values(self)
+
+    def snapshot(self) -> tuple[int, ...]:
+        """Return the versions of all owners at one instant, for ``range`` and ``get_at``. They are plain
+        data, which other nodes can use too."""
+        words = (ctypes.c_uint64 * self.owners)()
+        check(self._call('snapshot', words))
+        return tuple(words)
+
+    def get_at(self, snapshot: Snapshot, key: Bytes, default: Any = None) -> Any:
+        """Return the value of a key as of a snapshot, or `default`."""
+        return self._get('get_at', key, default, self._words(snapshot))
+
+    @property
+    def owners(self) -> int:
+        """The number of owners."""
+        return self._call('owners')
+
+    def owner(self, key: Bytes) -> int:
+        """Return the rank of the owner of a key, whether the key is present or not."""
+        return self._call('owner', *source(key))
+
+    def stats(self) -> dict[str, int]:
+        """Return the state of this node's keys: nodes, nodes_max, levels and version."""
+        stats = TreeOwnerStats()
+        check(self._call('stats', stats))
+        return {name: getattr(stats, name) for name, _ in TreeOwnerStats._fields_}
+
+    def __getitem__(self, key: Any) -> Any:
+        if not isinstance(key, slice):
+            return super().__getitem__(key)
+        if key.step not in (None, 1):
+            raise _invalid(f'cannot slice tree {self.name} with step {key.step}; leave it out, or use range')
+        return self.range(key.start, key.stop)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(self.range())
+
+    def __reversed__(self) -> Iterator[bytes]:
+        return iter(self.range(reverse=True))
+
+    def __len__(self) -> int:
+        """Count the keys as of one instant. It costs as much as an iteration, and ``list(tree)`` calls
+        it: prefer ``list(tree.range())``."""
+        return self.range().count()
+
+    def __bool__(self) -> bool:
+        return self.range(limit=1).count() > 0
+
+    def _entries(self) -> Iterator[tuple[bytes, bytes]]:
+        return self.range()._entries()
+
+    def _words(self, snapshot: Optional[Snapshot]) -> Any:
+        if snapshot is None:
+            return None
+        if len(snapshot) != self.owners:
+            raise _invalid(f'cannot read tree {self.name} as of a snapshot of {len(snapshot)} words: it has '
+                           f'{self.owners} owners; use a snapshot of this tree')
+        return (ctypes.c_uint64 * len(snapshot))(*snapshot)
+
+
+class TreeRange:
+    """A view of a range of keys of a tree. Iteration returns the keys; items() and values() the
+    rest. The length of these views costs as much as an iteration."""
+
+    def __init__(self, tree: Tree, start: Optional[Bytes], stop: Optional[Bytes], flags: int,
+                 limit: Optional[int], snapshot: Any):
+        self._tree, self._start, self._stop, self._flags = tree, start, stop, flags
+        self._limit, self._snapshot = limit, snapshot
+
+    def count(self) -> int:
+        """Return the number of entries as of one instant. It costs as much as an iteration."""
+        if self._limit == 0:
+            return 0
+        count = ctypes.c_uint64()
+        (start, _keep_start), (stop, _keep_stop) = _key_of(self._start), _key_of(self._stop)
+        check(self._tree._call('count', _range(start, stop, self._flags, self._limit, self._snapshot), count))
+        return count.value
+
+    def keys(self) -> KeysView:
+        return _RangeKeys(self)
+
+    def items(self) -> ItemsView:
+        """Return a view of the keys with their values."""
+        return _RangeItems(self)
+
+    def values(self) -> ValuesView:
+        """Return a view of the values."""
+        return _RangeValues(self)
+
+    def __iter__(self) -> Iterator[bytes]:
+        return map(lambda entry: entry[0], self._entries(_KEYS_ONLY))
+
+    def _entries(self, flags: int = 0) -> Iterator[tuple[bytes, bytes]]:
+        return _Entries(self._tree, self._start, self._stop, self._flags | flags, self._limit, self._snapshot)
+
+
+class _Entries(Iterator):
+    """An iterator over entries, in pages. After an error it continues behind the last entry."""
+
+    def __init__(self, tree: Tree, start: Optional[Bytes], stop: Optional[Bytes], flags: int,
+                 limit: Optional[int], snapshot: Any):
+        self._tree, self._start, self._stop, self._flags = tree, start, stop, flags
+        self._left, self._snapshot = limit, snapshot
+        self._entries: list[tuple[bytes, bytes]] = []  # of the page, in reverse
+        self._is_last = limit == 0
+
+    def __next__(self) -> tuple[bytes, bytes]:
+        if not self._entries and not self._is_last:
+            self._read_page()
+        if not self._entries:
+            raise StopIteration
+        return self._entries.pop()
+
+    def _read_page(self) -> None:
+        buffer, result = ctypes.create_string_buffer(_PAGE_BYTES), TreeResult()
+        (start, _keep_start), (stop, _keep_stop) = _key_of(self._start), _key_of(self._stop)
+        check(self._tree._call('scan', _range(start, stop, self._flags, self._left, self._snapshot), buffer,
+                               len(buffer), result))
+        offset, entry, page = ctypes.c_size_t(), TreeEntry(), []
+        while library.remo_tree_result_next(buffer, result, offset, entry):
+            page.append((ctypes.string_at(entry.key.data, entry.key.bytes),
+                         ctypes.string_at(entry.value.data, entry.value.bytes)))
+        if self._left is not None:
+            self._left -= len(page)
+        self._is_last = bool(result.is_complete) or not page or self._left == 0
+        if page and self._flags & _DESCENDING:
+            self._stop, self._flags = page[-1][0], self._flags & ~_TO_INCLUDED
+        elif page:
+            self._start, self._flags = page[-1][0], self._flags | _FROM_EXCLUDED
+        self._entries = page[::-1]
+
+
+class _Items(ItemsView):
+    def __iter__(self) -> Iterator[tuple[bytes, bytes]]:
+        return self._mapping._entries()
+
+
+class _Values(ValuesView):
+    def __iter__(self) -> Iterator[bytes]:
+        return map(lambda entry: entry[1], self._mapping._entries())
+
+    def __contains__(self, value: Any) -> bool:
+        return any(value == each for each in self)
+
+
+class _RangeView:
+    """A view of a range: its length and its members are those of an iteration."""
+
+    _mapping: Any
+
+    def __len__(self) -> int:
+        return self._mapping.count()
+
+    def __contains__(self, member: Any) -> bool:
+        return any(member == each for each in self)  # type: ignore[attr-defined]
+
+
+class _RangeKeys(_RangeView, KeysView):
+    pass
+
+
+class _RangeItems(_RangeView, _Items):
+    pass
+
+
+class _RangeValues(_RangeView, _Values):
+    pass
+
+
+def _invalid(sentence: str) -> Error:
+    return error(-errno.EINVAL, sentence)
+
+
+def _key_of(key: Optional[Bytes]) -> tuple[TreeKey, Any]:
+    """Return a key for a structure, and the object that keeps its bytes alive."""
+    if key is None:
+        return TreeKey(None, 0), None
+    data = key.encode() if isinstance(key, str) else bytes(key)
+    kept = ctypes.create_string_buffer(data, len(data) + 1)
+    return TreeKey(ctypes.addressof(kept), len(data)), kept
+
+
+def _range(start: TreeKey, stop: TreeKey, flags: int, limit: Optional[int], snapshot: Any) -> Any:
+    result = _library.TreeRange(to=stop, limit=limit or 0, flags=flags)
+    setattr(result, 'from', start)
+    if snapshot is not None:
+        result.snapshot = ctypes.cast(snapshot, ctypes.POINTER(ctypes.c_uint64))
+    return result

@@ -1,0 +1,325 @@
+/* cxx/tree.hpp - the ordered map. Part of <remo/remo.hpp>. Contract of each call: <remo/tree.h>. */
+#pragma once
+
+#include <remo/cxx/iterator.hpp>
+#include <remo/cxx/node.hpp>
+#include <remo/tree.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace remo {
+
+/* An entry in the buffer of a scan: views, which are valid as long as the contents of the buffer. */
+struct tree_entry {
+    std::string_view key, value;
+};
+
+/* The versions of all owners at one instant: plain data, which other nodes can use too. */
+using tree_snapshot = std::vector<std::uint64_t>;
+
+/* A range of keys. By default it has all keys. `from` and `to` with data() nullptr: no limit. */
+struct tree_range {
+    const_bytes from{}, to{};
+    std::uint32_t flags = 0;                 /* REMO_TREE_... */
+    std::uint64_t limit = 0;                 /* the maximum number of entries; 0: no limit */
+    const tree_snapshot *snapshot = nullptr; /* nullptr: as of an instant of the call */
+};
+
+/* The entries that a scan has copied to a buffer, to which the result refers. */
+class tree_result {
+  public:
+    tree_result() noexcept = default;
+    tree_result(const void *buffer, const remo_tree_result &result) noexcept
+        : buffer_(buffer), result_(result) {
+    }
+    std::uint64_t size() const noexcept {
+        return result_.entries;
+    }
+    bool empty() const noexcept {
+        return result_.entries == 0;
+    }
+    /* Return false if the buffer or the limit ended the scan before the end of the range. */
+    bool is_complete() const noexcept {
+        return result_.is_complete != 0;
+    }
+    /* Return the next entry, or std::nullopt after the last one. */
+    std::optional<tree_entry> next() noexcept {
+        remo_tree_entry entry{};
+        if (!buffer_ || !remo_tree_result_next(buffer_, &result_, &offset_, &entry))
+            return std::nullopt;
+        return tree_entry{view(entry.key), view(entry.value)};
+    }
+
+    /* For range-based loops: begin() returns to the first entry. */
+    using iterator = detail::cursor_iterator<tree_result, tree_entry>;
+    iterator begin() noexcept {
+        offset_ = 0;
+        return iterator(*this);
+    }
+    iterator end() const noexcept {
+        return iterator();
+    }
+
+  private:
+    static std::string_view view(const remo_tree_key &part) noexcept {
+        return {static_cast<const char *>(part.data), part.bytes};
+    }
+
+    const void *buffer_ = nullptr;
+    remo_tree_result result_{};
+    std::size_t offset_ = 0;
+};
+
+namespace detail {
+inline remo_tree_key tree_key(const_bytes key) noexcept {
+    return {key.data(), key.size()};
+}
+inline remo_tree_range tree_range_of(const tree_range &range) noexcept {
+    remo_tree_range result{};
+    result.from = tree_key(range.from);
+    result.to = tree_key(range.to);
+    result.flags = range.flags;
+    result.limit = range.limit;
+    result.snapshot = range.snapshot ? range.snapshot->data() : nullptr;
+    return result;
+}
+/* remo_tree_... reads one word for each owner. */
+inline bool check_snapshot(const remo_tree *tree, const tree_snapshot *snapshot, on_error errors) {
+    if (!snapshot || snapshot->size() == remo_tree_owners(tree))
+        return true;
+    return errors.fail(-EINVAL,
+                       "cannot read a tree as of this snapshot: it does not have a word for each owner; "
+                       "use a snapshot of this tree");
+}
+} // namespace detail
+
+/* An iteration over the entries of a range, in pages. Each page is as of one instant; with a snapshot, all
+ * pages are as of it. The cursor refers to the C object of the tree, which must stay open, and owns copies of
+ * the limits of its range and of the snapshot. */
+class tree_cursor {
+  public:
+    tree_cursor(remo_tree *tree, const tree_range &range, std::size_t page_bytes)
+        : tree_(tree), flags_(range.flags), left_(range.limit), has_limit_(range.limit > 0),
+          page_(page_bytes) {
+        if (range.from.data())
+            from_.emplace(text(range.from));
+        if (range.to.data())
+            to_.emplace(text(range.to));
+        if (range.snapshot)
+            snapshot_ = *range.snapshot;
+    }
+    tree_cursor(tree_cursor &&) = default;
+    tree_cursor &operator=(tree_cursor &&) = default;
+    tree_cursor(const tree_cursor &) = delete; /* the views refer to the page of this cursor */
+    tree_cursor &operator=(const tree_cursor &) = delete;
+    /* Return the next entry, or std::nullopt after the last one. Its views are valid until the next call.
+     * After an error the next call continues behind the last entry. */
+    std::optional<tree_entry> next(on_error errors = {}) {
+        errors.check(0);
+        for (;;) {
+            if (auto entry = result_.next()) {
+                last_ = entry->key;
+                return entry;
+            }
+            if (is_last_page_ || !read_page(errors))
+                return std::nullopt;
+        }
+    }
+
+    /* For range-based loops. They end with an exception at the first error. */
+    using iterator = detail::cursor_iterator<tree_cursor, tree_entry>;
+    iterator begin() {
+        return iterator(*this);
+    }
+    iterator end() const noexcept {
+        return iterator();
+    }
+
+  private:
+    static std::string text(const_bytes view) {
+        return {reinterpret_cast<const char *>(view.data()), view.size()};
+    }
+    static const_bytes limit(const std::optional<std::string> &key) noexcept {
+        return key ? const_bytes(*key) : const_bytes();
+    }
+    /* Let the range begin behind the last entry. */
+    void advance() {
+        if (last_.data() == nullptr)
+            return;
+        if (flags_ & REMO_TREE_DESCENDING) {
+            to_.emplace(last_);
+            flags_ &= ~std::uint32_t{REMO_TREE_TO_INCLUDED};
+        } else {
+            from_.emplace(last_);
+            flags_ |= REMO_TREE_FROM_EXCLUDED;
+        }
+        last_ = {};
+    }
+    bool read_page(on_error errors) {
+        advance();
+        result_ = {};
+        const tree_snapshot *snapshot = snapshot_ ? &*snapshot_ : nullptr;
+        if (!detail::check_snapshot(tree_, snapshot, errors))
+            return false;
+        remo_tree_range range =
+            detail::tree_range_of({limit(from_), limit(to_), flags_, has_limit_ ? left_ : 0, snapshot});
+        remo_tree_result result{};
+        if (!errors.check(remo_tree_scan(tree_, &range, page_.data(), page_.size(), &result)))
+            return false;
+        result_ = tree_result(page_.data(), result);
+        left_ -= has_limit_ ? result.entries : 0;
+        is_last_page_ = result_.is_complete() || result_.empty() || (has_limit_ && left_ == 0);
+        return true;
+    }
+
+    remo_tree *tree_;
+    std::optional<std::string> from_, to_;
+    std::uint32_t flags_;
+    std::uint64_t left_;
+    bool has_limit_, is_last_page_ = false;
+    std::optional<tree_snapshot> snapshot_;
+    std::vector<char> page_;
+    tree_result result_;
+    std::string_view last_; /* in page_: the last key that was returned */
+};
+
+/* An ordered map of bytes to bytes. An absent or present key is a result, never an error. */
+class tree : public detail::object<remo_tree, remo_tree_close, remo_tree_channel> {
+  public:
+    tree() noexcept = default;
+    tree(channel_ref parent, const std::string &name, const remo_tree_options &options = {},
+         on_error errors = {}) {
+        open([&](remo_tree **t) { return remo_tree_open(parent.get(), name.c_str(), &options, t); }, errors);
+    }
+    /* Copy the value of `key` to `into`, and return its size; std::nullopt if the key is absent. */
+    std::optional<std::size_t> get(const_bytes key, bytes into, on_error errors = {}) {
+        return read(nullptr, key, into, errors);
+    }
+    /* As above, in a new string. */
+    std::optional<std::string> get(const_bytes key, on_error errors = {}) {
+        return read(nullptr, key, errors);
+    }
+    /* The same as of a snapshot. Errors: also stale_address, if the owner does not retain it any more. */
+    std::optional<std::size_t> get_at(const tree_snapshot &snapshot, const_bytes key, bytes into,
+                                      on_error errors = {}) {
+        return read(&snapshot, key, into, errors);
+    }
+    std::optional<std::string> get_at(const tree_snapshot &snapshot, const_bytes key, on_error errors = {}) {
+        return read(&snapshot, key, errors);
+    }
+    /* Return false if the key is present. */
+    bool insert(const_bytes key, const_bytes value, on_error errors = {}) {
+        return unless(errors, -EEXIST, [&](remo_tree *t) {
+            return remo_tree_insert(t, key.data(), key.size(), value.data(), value.size());
+        });
+    }
+    /* Return false if the key is absent. */
+    bool update(const_bytes key, const_bytes value, on_error errors = {}) {
+        return unless(errors, -ENOENT, [&](remo_tree *t) {
+            return remo_tree_update(t, key.data(), key.size(), value.data(), value.size());
+        });
+    }
+    /* Insert the key, or replace its value (remo_tree_upsert). */
+    void put(const_bytes key, const_bytes value, on_error errors = {}) {
+        call(errors, [&](remo_tree *t) {
+            return remo_tree_upsert(t, key.data(), key.size(), value.data(), value.size());
+        });
+    }
+    /* Return false if the key is absent (remo_tree_remove). */
+    bool erase(const_bytes key, on_error errors = {}) {
+        return unless(errors, -ENOENT,
+                      [&](remo_tree *t) { return remo_tree_remove(t, key.data(), key.size()); });
+    }
+
+    /* Copy the entries of a range to `buffer`, as of one instant. */
+    tree_result scan(const tree_range &range, bytes buffer, on_error errors = {}) {
+        remo_tree_result result{};
+        bool done = call(errors, range.snapshot, [&](remo_tree *t) {
+            remo_tree_range all = detail::tree_range_of(range);
+            return remo_tree_scan(t, &all, buffer.data(), buffer.size(), &result);
+        });
+        return done ? tree_result(buffer.data(), result) : tree_result();
+    }
+    /* The entries of a range, in pages: for (const auto &[key, value] : map.entries({"a", "b"})). */
+    tree_cursor entries(const tree_range &range = {}, std::size_t page_bytes = 65536) const {
+        return tree_cursor(get(), range, page_bytes);
+    }
+    /* Return the number of entries of a range as of one instant. It costs as much as a scan. */
+    std::uint64_t count(const tree_range &range = {}, on_error errors = {}) {
+        std::uint64_t count = 0;
+        call(errors, range.snapshot, [&](remo_tree *t) {
+            remo_tree_range all = detail::tree_range_of(range);
+            return remo_tree_count(t, &all, &count);
+        });
+        return count;
+    }
+    tree_snapshot snapshot(on_error errors = {}) {
+        tree_snapshot versions(get() ? remo_tree_owners(get()) : 0);
+        bool done = call(errors, [&](remo_tree *t) { return remo_tree_snapshot(t, versions.data()); });
+        return done ? versions : tree_snapshot();
+    }
+    /* The state of this node's keys. Errors: not_permitted, if this node is not an owner. */
+    remo_tree_owner_stats stats(on_error errors = {}) const {
+        remo_tree_owner_stats stats{};
+        call(errors, [&](remo_tree *t) { return remo_tree_stats(t, &stats); });
+        return stats;
+    }
+    /* Return the rank of the owner of a key. */
+    std::uint32_t owner(const_bytes key) const noexcept {
+        return remo_tree_owner(get(), key.data(), key.size());
+    }
+    std::uint32_t owners() const noexcept {
+        return remo_tree_owners(get());
+    }
+
+    using object::get;
+
+  private:
+    static constexpr std::size_t first_room = 1024;
+    using object::call;
+
+    /* As call, with the check of a snapshot first. */
+    template <class Function>
+    bool call(on_error errors, const tree_snapshot *snapshot, Function &&function) const {
+        return (!get() || detail::check_snapshot(get(), snapshot, errors)) && call(errors, function);
+    }
+    static int read(remo_tree *t, const tree_snapshot *snapshot, const_bytes key, bytes into,
+                    std::size_t &size) {
+        size = 0;
+        return snapshot ? remo_tree_get_at(t, snapshot->data(), key.data(), key.size(), into.data(),
+                                           into.size(), &size)
+                        : remo_tree_get(t, key.data(), key.size(), into.data(), into.size(), &size);
+    }
+    std::optional<std::size_t> read(const tree_snapshot *snapshot, const_bytes key, bytes into,
+                                    on_error errors) {
+        std::size_t size = 0;
+        if (get() && !detail::check_snapshot(get(), snapshot, errors))
+            return std::nullopt;
+        bool found =
+            unless(errors, -ENOENT, [&](remo_tree *t) { return read(t, snapshot, key, into, size); });
+        return found ? std::optional(size) : std::nullopt;
+    }
+    std::optional<std::string> read(const tree_snapshot *snapshot, const_bytes key, on_error errors) {
+        std::string value(first_room, '\0');
+        std::size_t size = 0;
+        if (get() && !detail::check_snapshot(get(), snapshot, errors))
+            return std::nullopt;
+        bool found = unless(errors, -ENOENT, [&](remo_tree *t) {
+            int rc = read(t, snapshot, key, value, size);
+            for (; rc == -EMSGSIZE && size > value.size(); rc = read(t, snapshot, key, value, size))
+                value.resize(size);
+            return rc;
+        });
+        if (!found)
+            return std::nullopt;
+        value.resize(size);
+        return value;
+    }
+};
+
+} // namespace remo
