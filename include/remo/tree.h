@@ -110,8 +110,8 @@ REMO_API int remo_tree_get(struct remo_tree *tree, const void *key, size_t key_b
  * Errors:
  *   -EEXIST     insert: the key is present
  *   -ENOENT     update, remove: the key is absent
- *   -ENOSPC     the owner has no free node, or its tree has 16 levels; removals, and updates by a value of the
- *               same size, still succeed
+ *   -ENOSPC     the owner has no free node, or its tree has 16 levels; removals, and updates by a value of
+ *               the same size, still succeed
  *   -EINVAL     an argument is NULL, or the key or the value is too long
  *   -EBUSY      scans delayed the change for op_timeout_ns; it was not made
  *   -ETIMEDOUT  the owner did not reply for op_timeout_ns (see Failure)
@@ -125,8 +125,8 @@ REMO_API int remo_tree_upsert(struct remo_tree *tree, const void *key, size_t ke
                               size_t value_bytes);
 REMO_API int remo_tree_remove(struct remo_tree *tree, const void *key, size_t key_bytes);
 /* Replace the value of a key by `value` if it equals `expected`, in length and in every byte, as
- * remo_kv_compare_put does. The call compares values, not versions. To detect a value that changed and changed
- * back, keep a counter in it. Blocks as an update does.
+ * remo_kv_compare_put does. The call compares values, not versions. To detect a value that changed and
+ * changed back, keep a counter in it. Blocks as an update does.
  * Errors: those of remo_tree_update, and
  *   -ESTALE    the value differs from `expected`; nothing has changed
  *   -EMSGSIZE  the key and both values have more than 4090 bytes; nothing has changed */
@@ -152,10 +152,10 @@ struct remo_tree_write {
     struct remo_tree_key expected; /* only of a compare_put */
 };
 
-/* Make all writes at one instant, or none. All keys have the same owner (remo_tree_owner). The writes are made
- * in the order of the array: each sees the effects of those before it. A scan, a get or a snapshot sees all of
- * them or none. Blocks as an update does. *ret_failed (may be NULL) is also set after errors: to the index of
- * the write that caused the error, or to `count`.
+/* Make all writes at one instant, or none. All keys have the same owner (remo_tree_owner). The writes are
+ * made in the order of the array: each sees the effects of those before it. A scan, a get or a snapshot sees
+ * all of them or none. Blocks as an update does. *ret_failed (may be NULL) is also set after errors: to the
+ * index of the write that caused the error, or to `count`.
  * The owner makes the writes in one SHORT handler. Their size is limited: 64 writes, whose keys, values and
  * expected values have at most 4096 bytes together, with 8 bytes more for each write. They change at most 256
  * nodes, and rewrite at most `retain` nodes. 64 writes that each split a leaf rewrite 128 leaves and their
@@ -164,7 +164,7 @@ struct remo_tree_write {
  *   -EEXIST, -ENOENT, -ESTALE, -ENOSPC  of the write *ret_failed, as of the function with its name
  *   -EXDEV     the owner of the key of write *ret_failed is not that of the first key
  *   -EMSGSIZE  the writes are too large, or change too many nodes; apply fewer at once
- *   -EINVAL    an argument is NULL, `count` is 0 or more than REMO_TREE_WRITES_MAX, or in write *ret_failed the
+ *   -EINVAL    an argument is NULL, `count` is 0 or more than REMO_TREE_WRITES_MAX; in write *ret_failed the
  *              kind is unknown, or a key or value is NULL or too long
  *   others     those of remo_tree_update */
 REMO_API int remo_tree_apply(struct remo_tree *tree, const struct remo_tree_write *writes, uint32_t count,

@@ -96,6 +96,15 @@ static void open_levels(void *state, struct remo_node *node, uint32_t rank) {
     open_with(state, node, rank, &options);
 }
 
+/* As for levels, with more room: an apply uses the indices that it drops only afterwards. */
+static void open_apply(void *state, struct remo_node *node, uint32_t rank) {
+    struct remo_tree_options options = {
+        .nodes = 24, .node_bytes = 100, .key_bytes_max = 1, .value_bytes_max = VALUE_BYTES_MAX, .retain = 16};
+    remo_nodeset_add(&options.owners, OWNER);
+    ((struct tree_state *)state)->fixed = "1234567";
+    open_with(state, node, rank, &options);
+}
+
 static void close_tree(void *state, uint32_t rank) {
     remo_tree_close(((struct tree_state *)state)->trees[rank]);
 }
@@ -382,7 +391,8 @@ const struct sim_case sim_case_tree_frozen = {.object = "tree",
                                               .oracle = &oracle_tx,
                                               .relies_on_end = true};
 
-/* Batches split and merge leaves, some of them leaves that they have made; some fail, and have no effect. */
+/* Batches split and merge leaves, some of them leaves that they have made; some fail, and have no effect. The
+ * owner repeats them until it would have no free node if one of them lost indices. */
 static void apply_body(void *state, uint32_t rank, uint32_t thread) {
     static const uint64_t programs[3][6] = {
         {APPLY(STEP(TX_PUT, 0, 1), STEP(TX_PUT, 1, 2), STEP(TX_PUT, 2, 3), STEP(TX_PUT, 3, 4)), SCAN,
@@ -396,9 +406,30 @@ static void apply_body(void *state, uint32_t rank, uint32_t thread) {
         {SCAN, STEP(TX_DELETE, 1, 0), SCAN,
          APPLY(STEP(TX_PUT, 1, 41), STEP(TX_PUT, 2, 42), UINT64_C(0), UINT64_C(0)), STEP(TX_READ, 3, 0),
          SCAN}};
+    static const uint64_t again[] = {
+        APPLY(STEP(TX_PUT, 0, 1), STEP(TX_PUT, 1, 2), STEP(TX_PUT, 2, 3), STEP(TX_PUT, 3, 4)) | FAILS,
+        APPLY(STEP(TX_PUT, 0, 5), STEP(TX_PUT, 1, 6), STEP(TX_PUT, 2, 7), STEP(TX_PUT, 3, 8)),
+        APPLY(STEP(TX_PUT, 0, 9), STEP(TX_PUT, 1, 10), STEP(TX_PUT, 2, 11), STEP(TX_PUT, 3, 12)) | FAILS,
+        APPLY(STEP(TX_PUT, 1, 13), STEP(TX_DELETE, 1, 0), STEP(TX_PUT, 2, 14), STEP(TX_DELETE, 2, 0)),
+        APPLY(STEP(TX_PUT, 3, 15), STEP(TX_DELETE, 3, 0), STEP(TX_PUT, 0, 16), STEP(TX_DELETE, 0, 0))};
     (void)thread;
     run(state, rank, programs[rank], 6);
+    for (uint32_t i = 0; i < 5 && rank == OWNER; i++)
+        run(state, rank, again, 5);
 }
+
+const struct sim_case sim_case_tree_apply_levels = {.object = "tree",
+                                                    .name = "apply_levels",
+                                                    .about = "the same in a tree of two or three levels",
+                                                    .nodes = 3,
+                                                    .threads = 1,
+                                                    .state_bytes = sizeof(struct tree_state),
+                                                    .open = open_apply,
+                                                    .close = close_tree,
+                                                    .body = apply_body,
+                                                    .after = after,
+                                                    .oracle = &oracle_tx,
+                                                    .relies_on_end = true};
 
 const struct sim_case sim_case_tree_apply = {.object = "tree",
                                              .name = "apply",

@@ -50,8 +50,8 @@ static int load(const struct remo_tree *tree, uint32_t object, void *image) {
     return rc == 0 && !remo__tree_node_is_changeable(image, tree->node_bytes) ? fail_damaged(tree) : rc;
 }
 
-/* Set the image of a step. Inner nodes are kept, so that few nodes are read. An apply may have changed the node
- * since the last commit. */
+/* Set the image of a step. Inner nodes are kept, so that few nodes are read. An apply may have changed the
+ * node since the last commit. */
 static int load_step(const struct remo_tree *tree, struct tree_step *step) {
     const struct tree_changed *changed = remo__tree_overlay_find(tree->own, step->object);
     void *kept = changed ? NULL : tree->own->kept[step->object];

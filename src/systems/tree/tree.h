@@ -143,12 +143,12 @@ struct remo_tree {
 int remo__tree_owner_open(struct remo_tree *tree, uint32_t position);
 void remo__tree_owner_close(struct remo_tree *tree);
 /* Change the entry of a key that this node owns. Does not wait for the network. Returns TREE_FROZEN if scans
- * delay changes. Errors: -EEXIST, -ENOENT, -ESTALE and -ENOSPC without sentences; -EPROTO: the tree is damaged;
- * and those of remo_versioned_commit and remo_versioned_read. */
+ * delay changes. Errors: -EEXIST, -ENOENT, -ESTALE and -ENOSPC without sentences; -EPROTO: the tree is
+ * damaged; and those of remo_versioned_commit and remo_versioned_read. */
 int remo__tree_change(struct remo_tree *tree, const struct tree_write *write);
-/* Make all writes in one commit, or none. After an error *ret_failed is the index of the write that caused it,
- * or `count`. Otherwise as remo__tree_change. Errors: also -EMSGSIZE, perhaps without a sentence, and -ENOMEM
- * without a sentence. */
+/* Make all writes in one commit, or none. After an error *ret_failed is the index of the write that caused
+ * it, or `count`. Otherwise as remo__tree_change. Errors: also -EMSGSIZE, perhaps without a sentence, and
+ * -ENOMEM without a sentence. */
 int remo__tree_apply(struct remo_tree *tree, const struct tree_write *writes, uint32_t count,
                      uint32_t *ret_failed);
 
