@@ -11,14 +11,17 @@
  *          other change of several nodes is one commit.
  *          Network memory: that of the versioned objects, with the default log_bytes, and of rpc (rpc.h).
  *          Private memory, besides theirs: of an owner, a copy of each inner node, 34 nodes, and 12 bytes
- *          for each of `nodes`; of each thread that reads, up to 1024 inner nodes, and 16 nodes for each get
+ *          for each of `nodes`, 50 KiB, and a copy of each node that an apply changes, as many as the largest
+ *          one needed; of each thread that reads, up to 1024 inner nodes, and 16 nodes for each get
  *          or scan that its tasks run at the same time.
  * Cost:    network operations, where memory is not mapped. At the owner itself there are none. Reading a
  *          node of the tree takes 1 read, 2 the first time, and 3 after a move (versioned.h). Each thread
  *          caches the inner nodes that it reads.
  *          - get: 1 node, the leaf; also each inner node on the path that is not cached. If the cached nodes
  *            lead to a wrong leaf, after a split or a merge: all nodes on the path, again;
- *          - insert, update, upsert, remove: 1 call (rpc.h), which is repeated while scans delay the change;
+ *          - insert, update, upsert, remove, compare_put: 1 call (rpc.h), which is repeated while scans delay
+ *            the change;
+ *          - apply: 1 call for all its writes, repeated in the same way;
  *          - scan of one owner: 1 read of the version, and the leaves, up to 15 below one parent at the same
  *            time. If the inner nodes are not cached, or lead to a wrong leaf: also 1 node for each level;
  *          - scan of a range of n owners: 2n reads of versions instead of 1. With a limit, a scan tries the
@@ -121,7 +124,8 @@ REMO_API int remo_tree_get_many(struct remo_tree *tree, struct remo_tree_item *i
  * Errors:
  *   -EEXIST     insert: the key is present
  *   -ENOENT     update, remove: the key is absent
- *   -ENOSPC     the owner has no free node; removals, and updates by a value of the same size, still succeed
+ *   -ENOSPC     the owner has no free node, or its tree has 16 levels; removals, and updates by a value of
+ *               the same size, still succeed
  *   -EINVAL     an argument is NULL, or the key or the value is too long
  *   -EBUSY      scans delayed the change for op_timeout_ns; it was not made
  *   -ETIMEDOUT  the owner did not reply for op_timeout_ns (see Failure)
@@ -134,6 +138,51 @@ REMO_API int remo_tree_update(struct remo_tree *tree, const void *key, size_t ke
 REMO_API int remo_tree_upsert(struct remo_tree *tree, const void *key, size_t key_bytes, const void *value,
                               size_t value_bytes);
 REMO_API int remo_tree_remove(struct remo_tree *tree, const void *key, size_t key_bytes);
+/* Replace the value of a key by `value` if it equals `expected`, in length and in every byte, as
+ * remo_kv_compare_put does. The call compares values, not versions. To detect a value that changed and
+ * changed back, keep a counter in it. Blocks as an update does.
+ * Errors: those of remo_tree_update, and
+ *   -ESTALE    the value differs from `expected`; nothing has changed
+ *   -EMSGSIZE  the key and both values have more than 4090 bytes; nothing has changed */
+REMO_API int remo_tree_compare_put(struct remo_tree *tree, const void *key, size_t key_bytes,
+                                   const void *expected, size_t expected_bytes, const void *value,
+                                   size_t value_bytes);
+
+enum remo_tree_kind {
+    REMO_TREE_INSERT,
+    REMO_TREE_UPDATE,
+    REMO_TREE_UPSERT,
+    REMO_TREE_REMOVE,
+    REMO_TREE_COMPARE_PUT
+};
+
+#define REMO_TREE_WRITES_MAX 64u /* of one remo_tree_apply */
+
+/* One write of remo_tree_apply: the change of the function with the same name. */
+struct remo_tree_write {
+    enum remo_tree_kind kind;
+    struct remo_tree_key key;
+    struct remo_tree_key value;    /* not of a remove */
+    struct remo_tree_key expected; /* only of a compare_put */
+};
+
+/* Make all writes at one instant, or none. All keys have the same owner (remo_tree_owner). The writes are
+ * made in the order of the array: each sees the effects of those before it. A scan, a get or a snapshot sees
+ * all of them or none. Blocks as an update does. *ret_failed (may be NULL) is also set after errors: to the
+ * index of the write that caused the error, or to `count`.
+ * The owner makes the writes in one SHORT handler. Their size is limited: 64 writes, whose keys, values and
+ * expected values have at most 4096 bytes together, with 8 bytes more for each write. They change at most 256
+ * nodes, and rewrite at most `retain` nodes. 64 writes that each split a leaf rewrite 128 leaves and their
+ * parents.
+ * Errors: after each of them but -ETIMEDOUT and -EHOSTDOWN (see Failure) nothing has changed.
+ *   -EEXIST, -ENOENT, -ESTALE, -ENOSPC  of the write *ret_failed, as of the function with its name
+ *   -EXDEV     the owner of the key of write *ret_failed is not that of the first key
+ *   -EMSGSIZE  the writes are too large, or change too many nodes; apply fewer at once
+ *   -EINVAL    an argument is NULL, `count` is 0 or more than REMO_TREE_WRITES_MAX; in write *ret_failed the
+ *              kind is unknown, or a key or value is NULL or too long
+ *   others     those of remo_tree_update */
+REMO_API int remo_tree_apply(struct remo_tree *tree, const struct remo_tree_write *writes, uint32_t count,
+                             uint32_t *ret_failed);
 
 enum {
     REMO_TREE_DESCENDING = 1,    /* from the last key of the range to the first */

@@ -28,10 +28,11 @@
  *          - 3 reads after a move: the superseded extent, the directory and the current extent;
  *          - 1 more read of 8 bytes if a commit is changing the object, and 1 more of an extent if the
  *            records of this commit exceed log_bytes.
- *          In mapped memory, a read of an extent is 2 or 3 reads: the header and the base; the
- *          records, if there are any; and the head again.
+ *          In mapped memory, a read of an extent counts as 1 read, but copies the header and the
+ *          records, then the base or the parts of it that a visitor needs, and reads the head again.
  *          read_many: 1 read of the version, and then as read for each object, 16 objects at the same
  *          time.
+ *          visit, visit_many: as read_at, and read_many_at.
  *          read_at: as read; at most 1 more read of an extent for each move of the object since
  *          `version`; and 1 read of 8 bytes if this node has not found yet that the owner has reached
  *          `version`.

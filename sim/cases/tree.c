@@ -14,6 +14,9 @@
 #define SCAN_MIDDLE UINT64_C(1) /* keys 1 and 2 */
 #define READ_FIXED UINT64_C(2)  /* get all fixed keys, which the history does not contain */
 #define BY_SNAPSHOT 1           /* of a read */
+/* Up to four writes of remo_tree_apply, as one transaction. Those of a batch that fails have no effect. */
+#define APPLY(a, b, c, d) ((a) | (b) << 16 | (c) << 32 | (d) << 48)
+#define FAILS (UINT64_C(1) << 63) /* one more write, which fails */
 #define CALLS_MAX 8u
 #define OWNER 0u
 #define VALUE_BYTES_MAX 24u
@@ -93,6 +96,15 @@ static void open_levels(void *state, struct remo_node *node, uint32_t rank) {
     open_with(state, node, rank, &options);
 }
 
+/* As for levels, with more room: an apply uses the indices that it drops only afterwards. */
+static void open_apply(void *state, struct remo_node *node, uint32_t rank) {
+    struct remo_tree_options options = {
+        .nodes = 24, .node_bytes = 100, .key_bytes_max = 1, .value_bytes_max = VALUE_BYTES_MAX, .retain = 16};
+    remo_nodeset_add(&options.owners, OWNER);
+    ((struct tree_state *)state)->fixed = "1234567";
+    open_with(state, node, rank, &options);
+}
+
 static void close_tree(void *state, uint32_t rank) {
     remo_tree_close(((struct tree_state *)state)->trees[rank]);
 }
@@ -144,6 +156,31 @@ static int do_step(const struct tree_state *s, uint32_t rank, uint64_t step, uin
     if (rc == 0)
         *ret_number = number_of(s, value, bytes);
     return rc;
+}
+
+/* Apply the writes: puts and deletes of present keys. The first is a put, and its key is not deleted, so the
+ * further write of a batch that fails, an insert of this key, fails. */
+static int do_apply(const struct tree_state *s, uint32_t rank, uint64_t steps) {
+    bool is_failing = steps & FAILS;
+    unsigned char keys[5], values[5][VALUE_BYTES_MAX];
+    struct remo_tree_write writes[5];
+    uint32_t count = 0, failed;
+    for (uint64_t rest = steps & ~FAILS; rest; rest >>= 16) {
+        keys[count] = (unsigned char)('a' + (rest >> 8 & 15));
+        memset(values[count], (int)(rest & 255), sizeof values[count]);
+        writes[count] = (struct remo_tree_write){.kind = (rest >> 12 & 15) == TX_PUT ? REMO_TREE_UPSERT
+                                                                                     : REMO_TREE_REMOVE,
+                                                 .key = {&keys[count], 1},
+                                                 .value = {values[count], s->value_bytes}};
+        count++;
+    }
+    writes[count] = writes[0];
+    writes[count].kind = REMO_TREE_INSERT;
+    int rc = remo_tree_apply(s->trees[rank], writes, count + is_failing, &failed);
+    if (!is_failing || rc != -EEXIST)
+        return rc;
+    sim_require(failed == count, "write %u failed", failed);
+    return 0;
 }
 
 /* Scan keys of the range. Add the outcomes of reads of keys [first, end) to *ret_result. */
@@ -209,17 +246,20 @@ static void call(struct tree_state *s, uint32_t rank, uint64_t step) {
     }
     const uint64_t reads_middle = STEP(TX_READ, 1, 0) | STEP(TX_READ, 2, 0) << 16,
                    reads = STEP(TX_READ, 0, 0) | reads_middle << 16 | STEP(TX_READ, 3, 0) << 48;
-    bool is_scan = step == SCAN || step == SCAN_MIDDLE;
+    bool is_scan = step == SCAN || step == SCAN_MIDDLE, is_apply = step >> 16;
+    bool has_no_effect = is_scan || step & FAILS || (!is_apply && step >> 12 == TX_READ);
     uint64_t argument = step == SCAN            ? reads
                         : step == SCAN_MIDDLE   ? reads_middle
+                        : step & FAILS          ? 0
                         : step >> 12 == TX_READ ? step & ~UINT64_C(255)
                                                 : step;
     uint64_t result = 0, number = 0;
     uint32_t index = sim_begin(TX_RUN, 0, argument, 0);
     int rc = step == SCAN          ? do_scan(s, rank, NULL, 0, ORACLE_KEYS, &result)
              : step == SCAN_MIDDLE ? do_scan(s, rank, &middle, 1, 3, &result)
+             : is_apply            ? do_apply(s, rank, step)
                                    : do_step(s, rank, step, &number);
-    if (!is_scan && (rc == 0 || rc == -ENOENT || rc == -EEXIST)) {
+    if (!is_scan && !is_apply && (rc == 0 || rc == -ENOENT || rc == -EEXIST)) {
         result = outcome_of(rc, number);
         rc = 0;
     }
@@ -231,7 +271,7 @@ static void call(struct tree_state *s, uint32_t rank, uint64_t step) {
         rc == -ENOMEM && (sim_hurt(0) || sim_hurt(1)); /* the owner replied with its own error code */
     sim_require(is_owners || sim_excused(rank, SIM_ANY, rc), "step %llx: %d (%s)", (unsigned long long)step,
                 rc, remo_last_error());
-    if (is_scan || step >> 12 == TX_READ)
+    if (has_no_effect)
         sim_forget(index);
 }
 
@@ -350,6 +390,59 @@ const struct sim_case sim_case_tree_frozen = {.object = "tree",
                                               .after = after,
                                               .oracle = &oracle_tx,
                                               .relies_on_end = true};
+
+/* Batches split and merge leaves, some of them leaves that they have made; some fail, and have no effect. The
+ * owner repeats them until it would have no free node if one of them lost indices. */
+static void apply_body(void *state, uint32_t rank, uint32_t thread) {
+    static const uint64_t programs[3][6] = {
+        {APPLY(STEP(TX_PUT, 0, 1), STEP(TX_PUT, 1, 2), STEP(TX_PUT, 2, 3), STEP(TX_PUT, 3, 4)), SCAN,
+         APPLY(STEP(TX_PUT, 1, 5), STEP(TX_PUT, 3, 6), STEP(TX_DELETE, 3, 0), UINT64_C(0)) | FAILS,
+         APPLY(STEP(TX_PUT, 0, 7), STEP(TX_PUT, 2, 8), STEP(TX_DELETE, 2, 0), UINT64_C(0)), SCAN,
+         APPLY(STEP(TX_PUT, 2, 9), STEP(TX_PUT, 3, 10), UINT64_C(0), UINT64_C(0))},
+        {APPLY(STEP(TX_PUT, 3, 21), STEP(TX_PUT, 0, 22), STEP(TX_DELETE, 0, 0), UINT64_C(0)),
+         APPLY(STEP(TX_PUT, 0, 23), STEP(TX_PUT, 1, 24), STEP(TX_PUT, 2, 25), STEP(TX_PUT, 3, 26)),
+         APPLY(STEP(TX_PUT, 0, 27), STEP(TX_PUT, 1, 28), STEP(TX_PUT, 2, 29), UINT64_C(0)) | FAILS, SCAN,
+         APPLY(STEP(TX_PUT, 1, 30), STEP(TX_DELETE, 1, 0), UINT64_C(0), UINT64_C(0)), SCAN},
+        {SCAN, STEP(TX_DELETE, 1, 0), SCAN,
+         APPLY(STEP(TX_PUT, 1, 41), STEP(TX_PUT, 2, 42), UINT64_C(0), UINT64_C(0)), STEP(TX_READ, 3, 0),
+         SCAN}};
+    static const uint64_t again[] = {
+        APPLY(STEP(TX_PUT, 0, 1), STEP(TX_PUT, 1, 2), STEP(TX_PUT, 2, 3), STEP(TX_PUT, 3, 4)) | FAILS,
+        APPLY(STEP(TX_PUT, 0, 5), STEP(TX_PUT, 1, 6), STEP(TX_PUT, 2, 7), STEP(TX_PUT, 3, 8)),
+        APPLY(STEP(TX_PUT, 0, 9), STEP(TX_PUT, 1, 10), STEP(TX_PUT, 2, 11), STEP(TX_PUT, 3, 12)) | FAILS,
+        APPLY(STEP(TX_PUT, 1, 13), STEP(TX_DELETE, 1, 0), STEP(TX_PUT, 2, 14), STEP(TX_DELETE, 2, 0)),
+        APPLY(STEP(TX_PUT, 3, 15), STEP(TX_DELETE, 3, 0), STEP(TX_PUT, 0, 16), STEP(TX_DELETE, 0, 0))};
+    (void)thread;
+    run(state, rank, programs[rank], 6);
+    for (uint32_t i = 0; i < 5 && rank == OWNER; i++)
+        run(state, rank, again, 5);
+}
+
+const struct sim_case sim_case_tree_apply_levels = {.object = "tree",
+                                                    .name = "apply_levels",
+                                                    .about = "the same in a tree of two or three levels",
+                                                    .nodes = 3,
+                                                    .threads = 1,
+                                                    .state_bytes = sizeof(struct tree_state),
+                                                    .open = open_apply,
+                                                    .close = close_tree,
+                                                    .body = apply_body,
+                                                    .after = after,
+                                                    .oracle = &oracle_tx,
+                                                    .relies_on_end = true};
+
+const struct sim_case sim_case_tree_apply = {.object = "tree",
+                                             .name = "apply",
+                                             .about = "three nodes apply several writes at one instant",
+                                             .nodes = 3,
+                                             .threads = 1,
+                                             .state_bytes = sizeof(struct tree_state),
+                                             .open = open_tree,
+                                             .close = close_tree,
+                                             .body = apply_body,
+                                             .after = after,
+                                             .oracle = &oracle_tx,
+                                             .relies_on_end = true};
 
 /* The owner's tree has three levels with three of the keys, and two levels otherwise. */
 static void levels_body(void *state, uint32_t rank, uint32_t thread) {

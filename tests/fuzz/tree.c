@@ -1,5 +1,5 @@
 /* tree.c - fuzzes the tree: a node that a reader has copied from a peer (node.h), the requests of changes
- * (owner.c), and all calls on a damaged tree. Input: u8 mode, and the node, or requests {u8 bytes; data}, or
+ * (serve.c), and all calls on a damaged tree. Input: u8 mode, and the node, or requests {u8 bytes; data}, or
  * damages {u8 object, place, bytes; data}. The only node of the job is its own peer. Invariants: only the
  * node is read; a request is refused, or makes its change, and the tree remains in order; each call ends. */
 #include "systems/tree/tree.h"
@@ -15,7 +15,7 @@
 #define VALUE_BYTES_MAX 24u
 #define NODES 8u
 
-enum { REQUESTS = 1, MEND_LEVEL = 2, DAMAGE = 4, MODES = 8 };
+enum { REQUESTS = 1, MEND_LEVEL = 2, APPLIES = 2, DAMAGE = 4, MODES = 8 };
 
 #define DAMAGED_KEYS 40u
 #define DAMAGED_TIMEOUT_NS (100 * REMO__NS_PER_US) /* a get repeats its attempts for that long */
@@ -105,12 +105,13 @@ static void serve(const uint8_t *data, size_t bytes) {
     size_t value_bytes;
     memcpy(words, data, bytes);
     int rc = remo__tree_serve(tree, &request);
-    assert(rc == 0 || rc == EEXIST || rc == ENOENT || rc == ENOSPC || rc == EPROTO);
+    assert(rc == 0 || rc == EEXIST || rc == ENOENT || rc == ESTALE || rc == ENOSPC || rc == EPROTO);
     if (rc == EPROTO)
         return;
     memcpy(&header, words, sizeof header);
     const char *key = (const char *)words + sizeof header;
-    assert(bytes == sizeof header + header.key_bytes + header.value_bytes);
+    size_t used = sizeof header + header.key_bytes + header.value_bytes;
+    assert(header.op == TREE_COMPARE_PUT ? bytes >= used && bytes <= used + VALUE_BYTES_MAX : bytes == used);
     int get_rc = remo_tree_get(tree, key, header.key_bytes, value, sizeof value, &value_bytes);
     if (rc == ENOENT || header.op == TREE_REMOVE)
         assert(get_rc == -ENOENT);
@@ -119,6 +120,34 @@ static void serve(const uint8_t *data, size_t bytes) {
                && memcmp(value, key + header.key_bytes, value_bytes) == 0);
     else
         assert(rc == ENOSPC || get_rc == 0);
+}
+
+/* Make the writes of a request. If one fails, none has an effect: the version stays. Otherwise the last write
+ * of the last key is visible. */
+static void serve_apply(const uint8_t *data, size_t bytes) {
+    struct tree_write writes[REMO_TREE_WRITES_MAX];
+    char value[VALUE_BYTES_MAX];
+    uint64_t before, after;
+    uint32_t failed, count = remo__tree_decode_apply(tree, data, bytes, writes);
+    size_t value_bytes;
+    if (count == 0) {
+        assert(remo__tree_serve_apply(tree, &(struct remo_rpc_request){.data = data, .bytes = bytes})
+               == EPROTO);
+        return;
+    }
+    int rc = remo_versioned_version(tree->nodes, 0, &before);
+    assert(rc == 0);
+    rc = remo__tree_apply(tree, writes, count, &failed);
+    assert(rc == 0 || rc == -EEXIST || rc == -ENOENT || rc == -ESTALE || rc == -ENOSPC);
+    assert((rc == 0) == (failed == count));
+    assert(remo_versioned_version(tree->nodes, 0, &after) == 0 && after == before + (rc == 0));
+    const struct tree_write *last = &writes[count - 1];
+    int get_rc = remo_tree_get(tree, last->key.data, last->key.bytes, value, sizeof value, &value_bytes);
+    if (rc == 0 && last->op == TREE_REMOVE)
+        assert(get_rc == -ENOENT);
+    else if (rc == 0)
+        assert(get_rc == 0 && value_bytes == last->value.bytes
+               && memcmp(value, last->value.data, value_bytes) == 0);
 }
 
 /* Remove all keys, which are in order. */
@@ -140,12 +169,12 @@ static void clear(void) {
     assert(tree->own->free_count == NODES - 1);
 }
 
-static void fuzz_requests(const uint8_t *data, size_t bytes) {
+static void fuzz_requests(const uint8_t *data, size_t bytes, bool are_applies) {
     if (!node)
         open_node();
     for (size_t at = 0; at < bytes;) {
-        size_t count = remo__min(data[at] % (8 * sizeof(uint64_t)), bytes - at - 1);
-        serve(data + at + 1, count);
+        size_t count = remo__min(are_applies ? data[at] : data[at] % (8 * sizeof(uint64_t)), bytes - at - 1);
+        (are_applies ? serve_apply : serve)(data + at + 1, count);
         at += 1 + count;
     }
     /* wrong sizes; a good one requires a caller to reply to */
@@ -216,7 +245,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     if (bytes < 1)
         return 0;
     if (data[0] & REQUESTS)
-        fuzz_requests(data + 1, bytes - 1);
+        fuzz_requests(data + 1, bytes - 1, data[0] & APPLIES);
     else if (data[0] & DAMAGE)
         fuzz_damage(data + 1, bytes - 1);
     else
@@ -258,6 +287,28 @@ static size_t seed_requests(uint32_t n, uint8_t *data) {
     return at;
 }
 
+/* Requests of several writes. Some fail, because a key is present or absent. */
+static size_t seed_applies(uint32_t n, uint8_t *data) {
+    size_t at = 0;
+    for (uint32_t i = 0; i < 20 * n; i++) {
+        size_t begin = at++;
+        for (uint32_t k = 0; k < 1 + i % 3; k++) {
+            uint32_t key = (i * 3 + k) / (1 + n % 3) * 2654435761u;
+            struct tree_part part = {.op = (uint8_t)(n % 2 ? TREE_UPSERT : (i / 16 + k) % TREE_OPS),
+                                     .key_bytes = 3,
+                                     .value_bytes = (uint16_t)(i % 24)};
+            part.expected_bytes = part.op == TREE_COMPARE_PUT ? part.value_bytes : 0;
+            memcpy(data + at, &part, sizeof part);
+            memcpy(data + at + sizeof part, &key, 3);
+            at += sizeof part + 3;
+            memset(data + at, (int)i, part.value_bytes + part.expected_bytes);
+            at += part.value_bytes + part.expected_bytes;
+        }
+        data[begin] = (uint8_t)(at - begin - 1);
+    }
+    return at;
+}
+
 /* Each number in the header of a node, and some bytes behind it. */
 static size_t seed_damage(uint32_t n, uint8_t *data) {
     size_t at = 0;
@@ -276,7 +327,8 @@ size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
         return 0;
     ret_data[0] = (uint8_t)(n % MODES);
     return 1
-           + (n % MODES & REQUESTS ? seed_requests(n / MODES, ret_data + 1)
-              : n % MODES & DAMAGE ? seed_damage(n / MODES, ret_data + 1)
-                                   : seed_node(2 * (n / MODES), ret_data + 1));
+           + (n % MODES == (REQUESTS | APPLIES) ? seed_applies(n / MODES, ret_data + 1)
+              : n % MODES & REQUESTS            ? seed_requests(n / MODES, ret_data + 1)
+              : n % MODES & DAMAGE              ? seed_damage(n / MODES, ret_data + 1)
+                                                : seed_node(2 * (n / MODES), ret_data + 1));
 }

@@ -1,5 +1,5 @@
-/* read.c - reads of objects. A read copies an extent to a private buffer, in mapped memory only its header and
- * records, and finds the state there. Invariant: the state is used only if the location came from the
+/* read.c - reads of objects. A read copies an extent to a private buffer (in mapped memory, only its header
+ * and records), and finds the state there. Invariant: the state is used only if the location came from the
  * directory during the call, or the head does not have the superseded mark, or a record of a later version
  * follows the state. Otherwise the object may have changed in another extent. docs/internals/versioned.md
  * describes the cases. */

@@ -1,4 +1,4 @@
-/* change.c - changes, at the calling node: applied at once if it owns the key, otherwise by a call to the
+/* change.c - changes, at the calling node: made at once if it owns the key, otherwise by a call to the
  * owner. Invariant: a change is repeated only if the owner has delayed it, and so has not made it.
  * docs/internals/tree.md describes the protocol. */
 #include <string.h>
@@ -7,17 +7,33 @@
 
 #define FROZEN_PAUSE_NS (20 * REMO__NS_PER_US)
 
-static int fail_change(const struct remo_tree *tree, int rc, uint32_t owner) {
+/* Return what failed and the remedy, or NULL for a code that no change has. */
+static const char *reason_of(int rc) {
     switch (rc) {
-    case -EEXIST: return remo__fail_static(rc, "the tree has this key already; update or upsert it");
-    case -ENOENT: return remo__fail_static(rc, "the tree has no such key");
+    case -EEXIST: return "the tree has this key already; update or upsert it";
+    case -ENOENT: return "the tree has no such key";
+    case -ESTALE: return "the value is not the expected one; get it, and compare again";
     case -ENOSPC:
-        return remo__fail_static(
-            rc, "the owner of the key has no free node: open the tree with more nodes, or remove keys");
-    default:
-        return remo__fail(rc, "node %u could not change tree %s: %s", owner, remo_channel_name(tree->channel),
-                          strerror(-rc));
+        return "the owner of the key has no free node, or its tree has 16 levels: remove keys, or open the "
+               "tree "
+               "with more nodes or with larger ones";
+    case -EMSGSIZE:
+        return "the writes change too many nodes of the tree; apply fewer writes at once, or open the tree "
+               "with a "
+               "larger retain";
+    case -ENOMEM: return "the owner has no memory for the change; free memory there, and repeat the change";
+    case -EPROTO: return "the owner refused the request, or its tree is damaged; start the job again";
+    default: return NULL;
     }
+}
+
+static int fail_change(const struct remo_tree *tree, int rc, uint32_t owner) {
+    const char *reason = reason_of(rc);
+    if (rc == -EEXIST || rc == -ENOENT || rc == -ESTALE || rc == -ENOSPC)
+        return remo__fail_static(rc, reason);
+    return remo__fail(rc, "node %u could not change tree %s: %s%s", owner, remo_channel_name(tree->channel),
+                      reason ? reason : strerror(-rc),
+                      reason ? "" : "; nothing has changed: repeat the change");
 }
 
 static int check_value(const struct remo_tree *tree, const void *value, size_t value_bytes) {
@@ -29,32 +45,106 @@ static int check_value(const struct remo_tree *tree, const void *value, size_t v
     return 0;
 }
 
+/* ---- requests ---- */
+
+static char *put_bytes(char *to, struct tree_bytes bytes) {
+    if (bytes.bytes > 0)
+        memcpy(to, bytes.data, bytes.bytes);
+    return to + bytes.bytes;
+}
+
+static char *put_write(char *to, const struct tree_write *write) {
+    return put_bytes(put_bytes(put_bytes(to, write->key), write->value), write->expected);
+}
+
+static size_t bytes_of(const struct tree_write *write) {
+    return (size_t)write->key.bytes + write->value.bytes + write->expected.bytes;
+}
+
+/* One or more writes of one owner. */
+struct change {
+    uint32_t owner;
+    const struct tree_write *writes;
+    uint32_t count;  /* 0: one write, of TREE_CHANGE */
+    uint32_t failed; /* after an error of an apply: the index of the write, or `count` */
+};
+
 /* Return the status of the handler, or a negative error of the call. */
-static int call(struct remo_tree *tree, uint32_t owner, enum tree_op op, struct tree_bytes key,
-                struct tree_bytes value) {
+static int call_change(struct remo_tree *tree, const struct change *change) {
     char request[REMO_RPC_BYTES_MAX];
-    struct tree_request header = {
-        .op = (uint8_t)op, .key_bytes = (uint16_t)key.bytes, .value_bytes = (uint16_t)value.bytes};
+    const struct tree_write *write = change->writes;
+    struct tree_request header = {.op = (uint8_t)write->op,
+                                  .key_bytes = (uint16_t)write->key.bytes,
+                                  .value_bytes = (uint16_t)write->value.bytes};
     memcpy(request, &header, sizeof header);
-    if (key.bytes > 0)
-        memcpy(request + sizeof header, key.data, key.bytes);
-    if (value.bytes > 0)
-        memcpy(request + sizeof header + key.bytes, value.data, value.bytes);
-    return remo_rpc_call(tree->rpc, owner, TREE_CHANGE, request, sizeof header + key.bytes + value.bytes,
-                         NULL, 0, NULL, tree->node->op_timeout_ns);
+    const char *end = put_write(request + sizeof header, write);
+    return remo_rpc_call(tree->rpc, change->owner, TREE_CHANGE, request, (size_t)(end - request), NULL, 0,
+                         NULL, tree->node->op_timeout_ns);
+}
+
+static int call_apply(struct remo_tree *tree, struct change *change) {
+    char request[REMO_RPC_BYTES_MAX], *at = request;
+    for (uint32_t i = 0; i < change->count; i++) {
+        const struct tree_write *write = &change->writes[i];
+        struct tree_part part = {.op = (uint8_t)write->op,
+                                 .key_bytes = (uint16_t)write->key.bytes,
+                                 .value_bytes = (uint16_t)write->value.bytes,
+                                 .expected_bytes = (uint16_t)write->expected.bytes};
+        memcpy(at, &part, sizeof part);
+        at = put_write(at + sizeof part, write);
+    }
+    change->failed = change->count;
+    return remo_rpc_call(tree->rpc, change->owner, TREE_APPLY, request, (size_t)(at - request),
+                         &change->failed, sizeof change->failed, NULL, tree->node->op_timeout_ns);
+}
+
+static int fail_apply(const struct remo_tree *tree, int rc, const struct change *change) {
+    const char *reason = reason_of(rc);
+    if (change->failed >= change->count)
+        return fail_change(tree, rc, change->owner);
+    return remo__fail(rc, "cannot apply %u writes to tree %s, and none was made: write %u failed: %s",
+                      change->count, remo_channel_name(tree->channel), change->failed,
+                      reason ? reason : strerror(-rc));
 }
 
 /* Try the change once. Returns TREE_FROZEN if scans delay changes. */
-static int try_change(struct remo_tree *tree, uint32_t owner, enum tree_op op, struct tree_bytes key,
-                      struct tree_bytes value) {
-    int rc = 0;
-    if (owner != tree->node->rank) {
-        rc = call(tree, owner, op, key, value);
-        return rc > 0 && rc != TREE_FROZEN ? fail_change(tree, -rc, owner) : rc;
+static int try_change(struct remo_tree *tree, struct change *change) {
+    bool is_apply = change->count > 0;
+    int rc;
+    if (change->owner != tree->node->rank) {
+        rc = is_apply ? call_apply(tree, change) : call_change(tree, change);
+        if (rc <= 0 || rc == TREE_FROZEN)
+            return rc;
+        return is_apply ? fail_apply(tree, -rc, change) : fail_change(tree, -rc, change->owner);
     }
-    rc = remo__tree_apply(tree, op, key, value);
-    return rc == -EEXIST || rc == -ENOENT || rc == -ENOSPC ? fail_change(tree, rc, owner) : rc;
+    if (is_apply) {
+        rc = remo__tree_apply(tree, change->writes, change->count, &change->failed);
+        return rc < 0 && rc != -EPROTO ? fail_apply(tree, rc, change) : rc;
+    }
+    rc = remo__tree_change(tree, change->writes);
+    return rc == -EEXIST || rc == -ENOENT || rc == -ESTALE || rc == -ENOSPC
+               ? fail_change(tree, rc, change->owner)
+               : rc;
 }
+
+/* Try the change until scans do not delay it. */
+static int make_change(struct remo_tree *tree, struct change *change) {
+    uint64_t deadline_ns = 0;
+    for (;;) {
+        int rc = try_change(tree, change);
+        if (rc != TREE_FROZEN)
+            return rc;
+        if (deadline_ns == 0)
+            deadline_ns = remo__deadline(tree->node->op_timeout_ns);
+        else if (remo__remaining_ns(deadline_ns) == 0)
+            return remo__fail(-EBUSY,
+                              "cannot change tree %s: scans delay changes at node %u; retry the change",
+                              remo_channel_name(tree->channel), change->owner);
+        remo__pause(tree->node, remo__min(deadline_ns, remo__deadline(FROZEN_PAUSE_NS)));
+    }
+}
+
+/* ---- one write ---- */
 
 static int change(struct remo_tree *tree, enum tree_op op, const void *key, size_t key_bytes,
                   const void *value, size_t value_bytes) {
@@ -66,21 +156,10 @@ static int change(struct remo_tree *tree, enum tree_op op, const void *key, size
         rc = remo__tree_check_options(tree);
     if (rc != 0)
         return rc;
-    struct tree_bytes the_key = {key, (uint32_t)key_bytes}, the_value = {value, (uint32_t)value_bytes};
-    uint32_t owner = remo_tree_owner(tree, key, key_bytes);
-    uint64_t deadline_ns = 0;
-    for (;;) {
-        rc = try_change(tree, owner, op, the_key, the_value);
-        if (rc != TREE_FROZEN)
-            return rc;
-        if (deadline_ns == 0)
-            deadline_ns = remo__deadline(tree->node->op_timeout_ns);
-        else if (remo__remaining_ns(deadline_ns) == 0)
-            return remo__fail(-EBUSY,
-                              "cannot change tree %s: scans delay changes at node %u; retry the change",
-                              remo_channel_name(tree->channel), owner);
-        remo__pause(tree->node, remo__min(deadline_ns, remo__deadline(FROZEN_PAUSE_NS)));
-    }
+    struct tree_write write = {
+        .op = op, .key = {key, (uint32_t)key_bytes}, .value = {value, (uint32_t)value_bytes}};
+    struct change change = {.owner = remo_tree_owner(tree, key, key_bytes), .writes = &write};
+    return make_change(tree, &change);
 }
 
 int remo_tree_insert(struct remo_tree *tree, const void *key, size_t key_bytes, const void *value,
@@ -100,4 +179,110 @@ int remo_tree_upsert(struct remo_tree *tree, const void *key, size_t key_bytes, 
 
 int remo_tree_remove(struct remo_tree *tree, const void *key, size_t key_bytes) {
     return change(tree, TREE_REMOVE, key, key_bytes, NULL, 0);
+}
+
+int remo_tree_compare_put(struct remo_tree *tree, const void *key, size_t key_bytes, const void *expected,
+                          size_t expected_bytes, const void *value, size_t value_bytes) {
+    REMO__REQUIRE(tree);
+    int rc = remo__tree_check_key(tree, key, key_bytes);
+    if (rc == 0)
+        rc = check_value(tree, expected, expected_bytes);
+    if (rc == 0)
+        rc = check_value(tree, value, value_bytes);
+    if (rc == 0)
+        rc = remo__tree_check_options(tree);
+    if (rc != 0)
+        return rc;
+    struct tree_write write = {.op = TREE_COMPARE_PUT,
+                               .key = {key, (uint32_t)key_bytes},
+                               .value = {value, (uint32_t)value_bytes},
+                               .expected = {expected, (uint32_t)expected_bytes}};
+    if (sizeof(struct tree_request) + bytes_of(&write) > REMO_RPC_BYTES_MAX)
+        return remo__fail(
+            -EMSGSIZE,
+            "cannot compare and put in tree %s: the key and both values have %zu bytes, and the "
+            "maximum is %zu; use shorter values",
+            remo_channel_name(tree->channel), bytes_of(&write),
+            REMO_RPC_BYTES_MAX - sizeof(struct tree_request));
+    struct change change = {.owner = remo_tree_owner(tree, key, key_bytes), .writes = &write};
+    return make_change(tree, &change);
+}
+
+/* ---- several writes ---- */
+
+/* Check a write of an apply, and set *ret_write to it. */
+static int take_write(const struct remo_tree *tree, const struct remo_tree_write *from,
+                      struct tree_write *ret_write) {
+    bool has_value = from->kind != REMO_TREE_REMOVE, has_expected = from->kind == REMO_TREE_COMPARE_PUT;
+    if ((uint32_t)from->kind >= TREE_OPS)
+        return remo__fail(-EINVAL, "a write for tree %s has the unknown kind %u; use a kind of remo/tree.h",
+                          remo_channel_name(tree->channel), (uint32_t)from->kind);
+    int rc = remo__tree_check_key(tree, from->key.data, from->key.bytes);
+    if (rc == 0 && has_value)
+        rc = check_value(tree, from->value.data, from->value.bytes);
+    if (rc == 0 && has_expected)
+        rc = check_value(tree, from->expected.data, from->expected.bytes);
+    if (rc != 0)
+        return rc;
+    *ret_write = (struct tree_write){.op = (enum tree_op)from->kind,
+                                     .key = {from->key.data, (uint32_t)from->key.bytes}};
+    if (has_value)
+        ret_write->value = (struct tree_bytes){from->value.data, (uint32_t)from->value.bytes};
+    if (has_expected)
+        ret_write->expected = (struct tree_bytes){from->expected.data, (uint32_t)from->expected.bytes};
+    return 0;
+}
+
+/* Check all writes. After an error change->failed is the index of the wrong one, or `count`. */
+static int take_writes(const struct remo_tree *tree, const struct remo_tree_write *from,
+                       struct tree_write *writes, struct change *change) {
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < change->count; i++) {
+        change->failed = i;
+        int rc = take_write(tree, &from[i], &writes[i]);
+        if (rc != 0)
+            return rc;
+        uint32_t owner = remo_tree_owner(tree, from[i].key.data, from[i].key.bytes);
+        if (i == 0)
+            change->owner = owner;
+        if (owner != change->owner)
+            return remo__fail(
+                -EXDEV,
+                "cannot apply writes to tree %s: node %u owns the key of write %u, node %u that of "
+                "write 0; apply the writes of each owner separately",
+                remo_channel_name(tree->channel), owner, i, change->owner);
+        bytes += sizeof(struct tree_part) + bytes_of(&writes[i]);
+    }
+    change->failed = change->count;
+    if (bytes > REMO_RPC_BYTES_MAX)
+        return remo__fail(
+            -EMSGSIZE,
+            "cannot apply %u writes to tree %s: they have %zu bytes, with %zu for each write, and the "
+            "maximum is %u; apply fewer at once",
+            change->count, remo_channel_name(tree->channel), bytes, sizeof(struct tree_part),
+            REMO_RPC_BYTES_MAX);
+    return 0;
+}
+
+static int apply(struct remo_tree *tree, const struct remo_tree_write *from, struct change *change) {
+    struct tree_write writes[REMO_TREE_WRITES_MAX];
+    if (change->count == 0 || change->count > REMO_TREE_WRITES_MAX)
+        return remo__fail(-EINVAL, "cannot apply %u writes to tree %s: the count must be from 1 to %u",
+                          change->count, remo_channel_name(tree->channel), REMO_TREE_WRITES_MAX);
+    change->writes = writes;
+    int rc = take_writes(tree, from, writes, change);
+    if (rc == 0)
+        rc = remo__tree_check_options(tree);
+    return rc == 0 ? make_change(tree, change) : rc;
+}
+
+int remo_tree_apply(struct remo_tree *tree, const struct remo_tree_write *writes, uint32_t count,
+                    uint32_t *ret_failed) {
+    REMO__REQUIRE(tree);
+    REMO__REQUIRE(writes);
+    struct change change = {.count = count, .failed = count};
+    int rc = apply(tree, writes, &change);
+    if (ret_failed)
+        *ret_failed = rc == 0 ? count : change.failed;
+    return rc;
 }

@@ -59,8 +59,8 @@ struct tree_ranges {
 /* Compare keys as strings of unsigned bytes; a prefix is smaller. */
 int remo__tree_compare(struct tree_bytes a, struct tree_bytes b);
 
-/* Return the first 8 bytes of a key as a number, as if zeros followed a shorter key. Of two keys with different
- * numbers, that with the smaller number is smaller. */
+/* Return the first 8 bytes of a key as a number, as if zeros followed a shorter key. Of two keys with
+ * different numbers, that with the smaller number is smaller. */
 uint64_t remo__tree_first_bytes(struct tree_bytes key);
 
 /* ---- read ---- */

@@ -1,7 +1,8 @@
 /* owner.c - changes at the owner of a key.
  * Invariant: a change works on private copies of nodes, and commits all of them at one instant. So each
  * version of the owner is a complete tree, and a change that fails has no effect. docs/internals/tree.md
- * describes splits, merges and their commits. */
+ * describes splits, merges and their commits. The writes of an apply leave their copies in the overlay, where
+ * later writes of it find them; one commit then takes all copies. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,15 +39,22 @@ static int fail_damaged(const struct remo_tree *tree) {
 
 /* Read a node and check it: peers can write to its memory. */
 static int load(const struct remo_tree *tree, uint32_t object, void *image) {
+    const struct tree_changed *changed = remo__tree_overlay_find(tree->own, object);
+    if (changed) {
+        memcpy(image, changed->image, tree->node_bytes);
+        return 0;
+    }
     if (object >= tree->node_count)
         return fail_damaged(tree);
     int rc = remo_versioned_read(tree->nodes, tree->node->rank, object, image, NULL);
     return rc == 0 && !remo__tree_node_is_changeable(image, tree->node_bytes) ? fail_damaged(tree) : rc;
 }
 
-/* Set the image of a step. Inner nodes are kept, so that few nodes are read. */
+/* Set the image of a step. Inner nodes are kept, so that few nodes are read. An apply may have changed the
+ * node since the last commit. */
 static int load_step(const struct remo_tree *tree, struct tree_step *step) {
-    void *kept = tree->own->kept[step->object];
+    const struct tree_changed *changed = remo__tree_overlay_find(tree->own, step->object);
+    void *kept = changed ? NULL : tree->own->kept[step->object];
     step->image = kept ? kept : step->buffer;
     return kept ? 0 : load(tree, step->object, step->buffer);
 }
@@ -357,8 +365,16 @@ static int replace(struct remo_tree *tree, struct tree_step *leaf, uint32_t inde
     return insert_at(tree, tree->own->depth - 1, index, key, value);
 }
 
-static int change_leaf(struct remo_tree *tree, enum tree_op op, struct tree_bytes key,
-                       struct tree_bytes value) {
+static bool has_value(const struct remo_tree *tree, const struct tree_step *leaf, uint32_t index,
+                      struct tree_bytes value) {
+    struct tree_entry entry;
+    return remo__tree_node_entry(leaf->image, tree->node_bytes, index, &entry)
+           && remo__tree_compare(entry.value, value) == 0;
+}
+
+static int change_leaf(struct remo_tree *tree, const struct tree_write *write) {
+    struct tree_bytes key = write->key, value = write->value;
+    enum tree_op op = write->op;
     struct tree_step *leaf = &tree->own->steps[tree->own->depth - 1];
     uint32_t index;
     bool is_found;
@@ -366,8 +382,10 @@ static int change_leaf(struct remo_tree *tree, enum tree_op op, struct tree_byte
         return fail_damaged(tree);
     if (is_found && op == TREE_INSERT)
         return -EEXIST;
-    if (!is_found && (op == TREE_UPDATE || op == TREE_REMOVE))
+    if (!is_found && op != TREE_INSERT && op != TREE_UPSERT)
         return -ENOENT;
+    if (op == TREE_COMPARE_PUT && !has_value(tree, leaf, index, write->expected))
+        return -ESTALE;
     if (!is_found)
         return insert_at(tree, tree->own->depth - 1, index, key, value);
     if (op != TREE_REMOVE)
@@ -376,118 +394,89 @@ static int change_leaf(struct remo_tree *tree, enum tree_op op, struct tree_byte
     return merge(tree);
 }
 
-static int change(struct remo_tree *tree, enum tree_op op, struct tree_bytes key, struct tree_bytes value) {
-    int rc = descend(tree, key);
+/* ---- one change, and several ---- */
+
+/* Make a change in private memory. After an error the caller abandons it. */
+static int prepare(struct remo_tree *tree, const struct tree_write *write) {
+    int rc = descend(tree, write->key);
     if (rc == 0)
-        rc = change_leaf(tree, op, key, value);
+        rc = change_leaf(tree, write);
     if (rc == 0)
         shrink(tree);
+    return rc;
+}
+
+static int change(struct remo_tree *tree, const struct tree_write *write) {
+    int rc = prepare(tree, write);
     if (rc == 0)
         rc = commit(tree);
     return rc == 0 ? 0 : abandon(tree->own, rc);
 }
 
-int remo__tree_apply(struct remo_tree *tree, enum tree_op op, struct tree_bytes key,
-                     struct tree_bytes value) {
+static int commit_overlay(struct remo_tree *tree) {
+    struct tree_owner *own = tree->own;
+    uint32_t count = remo__tree_overlay_list(tree);
+    int rc = count > 0 ? remo_versioned_commit(tree->nodes, own->overlay.changes, count, NULL) : 0;
+    for (uint32_t i = 0; i < own->overlay.count && rc == 0; i++) {
+        const struct tree_changed *changed = &own->overlay.nodes[i];
+        if (changed->is_dropped) {
+            forget(own, changed->object);
+            put_index(own, changed->object);
+        } else {
+            keep(tree, changed->object, changed->image);
+        }
+    }
+    return rc;
+}
+
+/* Free the indices that the writes of a failed apply have taken. */
+static void abandon_overlay(struct tree_owner *own) {
+    for (uint32_t i = 0; i < own->overlay.count; i++)
+        if (own->overlay.nodes[i].is_new)
+            put_index(own, own->overlay.nodes[i].object);
+}
+
+static int change_all(struct remo_tree *tree, const struct tree_write *writes, uint32_t count,
+                      uint32_t *ret_failed) {
+    struct tree_owner *own = tree->own;
+    int rc = 0;
+    for (uint32_t i = 0; i < count && rc == 0; i++) {
+        rc = prepare(tree, &writes[i]);
+        if (rc == 0)
+            rc = remo__tree_overlay_take(tree);
+        if (rc != 0) {
+            *ret_failed = i;
+            (void)abandon(own, rc);
+        }
+    }
+    if (rc == 0)
+        rc = commit_overlay(tree);
+    if (rc != 0)
+        abandon_overlay(own);
+    own->overlay.count = 0;
+    return rc;
+}
+
+int remo__tree_change(struct remo_tree *tree, const struct tree_write *write) {
     struct tree_owner *own = tree->own;
     int rc = remo__mutex_lock(tree->node, &own->mutex, REMO_FOREVER); /* held for copies only */
     if (rc != 0)
         return rc;
-    rc = remo__remaining_ns(own->frozen_until_ns) > 0 ? TREE_FROZEN : change(tree, op, key, value);
+    rc = remo__remaining_ns(own->frozen_until_ns) > 0 ? TREE_FROZEN : change(tree, write);
     remo__mutex_unlock(tree->node, &own->mutex);
     return rc;
 }
 
-/* Return false if the request is not valid. */
-static bool decode(const struct remo_tree *tree, const struct remo_rpc_request *request,
-                   struct tree_request *ret_header, struct tree_bytes *ret_key,
-                   struct tree_bytes *ret_value) {
-    if (!tree->own || request->bytes < sizeof *ret_header)
-        return false;
-    memcpy(ret_header, request->data, sizeof *ret_header);
-    const char *data = (const char *)request->data + sizeof *ret_header;
-    *ret_key = (struct tree_bytes){data, ret_header->key_bytes};
-    *ret_value = (struct tree_bytes){data + ret_header->key_bytes, ret_header->value_bytes};
-    return ret_header->op < TREE_OPS && ret_header->key_bytes <= tree->key_bytes_max
-           && ret_header->value_bytes <= tree->value_bytes_max
-           && request->bytes == sizeof *ret_header + ret_header->key_bytes + ret_header->value_bytes
-           && tree->owners[remo__tree_position(tree, *ret_key)] == tree->node->rank;
-}
-
-int remo__tree_serve(void *ctx, const struct remo_rpc_request *request) {
-    struct remo_tree *tree = ctx;
-    struct tree_request header;
-    struct tree_bytes key, value;
-    if (!decode(tree, request, &header, &key, &value))
-        return EPROTO;
-    int rc = remo__tree_apply(tree, (enum tree_op)header.op, key, value);
-    return rc == TREE_FROZEN ? rc : -rc;
-}
-
-/* ---- freeze ---- */
-
-int remo__tree_freeze(struct remo_tree *tree, uint64_t freeze_ns, uint64_t *ret_version) {
+int remo__tree_apply(struct remo_tree *tree, const struct tree_write *writes, uint32_t count,
+                     uint32_t *ret_failed) {
     struct tree_owner *own = tree->own;
+    *ret_failed = count;
     int rc = remo__mutex_lock(tree->node, &own->mutex, REMO_FOREVER); /* held for copies only */
     if (rc != 0)
         return rc;
-    if (remo__remaining_ns(own->frozen_until_ns) == 0)
-        own->freezes = 0; /* their time has passed without a thaw */
-    own->freezes++;
-    own->frozen_until_ns =
-        remo__max(own->frozen_until_ns, remo__deadline(remo__min(freeze_ns, TREE_FREEZE_NS_MAX)));
-    rc = remo_versioned_version(tree->nodes, tree->node->rank, ret_version);
+    rc = remo__remaining_ns(own->frozen_until_ns) > 0 ? TREE_FROZEN
+                                                      : change_all(tree, writes, count, ret_failed);
     remo__mutex_unlock(tree->node, &own->mutex);
-    return rc;
-}
-
-void remo__tree_thaw(struct remo_tree *tree) {
-    struct tree_owner *own = tree->own;
-    if (remo__mutex_lock(tree->node, &own->mutex, REMO_FOREVER) != 0)
-        return;
-    if (own->freezes > 0 && --own->freezes == 0)
-        own->frozen_until_ns = 0;
-    remo__mutex_unlock(tree->node, &own->mutex);
-}
-
-int remo__tree_serve_freeze(void *ctx, const struct remo_rpc_request *request) {
-    struct remo_tree *tree = ctx;
-    uint64_t freeze_ns, version;
-    if (!tree->own || request->bytes != sizeof freeze_ns)
-        return EPROTO;
-    memcpy(&freeze_ns, request->data, sizeof freeze_ns);
-    int rc = remo__tree_freeze(tree, freeze_ns, &version);
-    return rc == 0 ? remo_rpc_reply(request, 0, &version, sizeof version) : -rc;
-}
-
-int remo__tree_serve_thaw(void *ctx, const struct remo_rpc_request *request) {
-    struct remo_tree *tree = ctx;
-    (void)request;
-    if (tree->own)
-        remo__tree_thaw(tree);
-    return 0;
-}
-
-/* ---- statistics ---- */
-
-int remo_tree_stats(struct remo_tree *tree, struct remo_tree_owner_stats *ret_stats) {
-    REMO__REQUIRE(tree);
-    REMO__REQUIRE(ret_stats);
-    struct tree_owner *own = tree->own;
-    struct remo_tree_owner_stats stats = {.nodes_max = tree->node_count};
-    if (!own)
-        return remo__fail(-EPERM, "this node is not an owner of tree %s", remo_channel_name(tree->channel));
-    int rc = remo__mutex_lock(tree->node, &own->mutex, REMO_FOREVER); /* held for copies only */
-    if (rc != 0)
-        return rc;
-    stats.nodes = tree->node_count - own->free_count;
-    rc = load(tree, TREE_ROOT, own->scratch);
-    stats.levels = header_of(own->scratch).level + 1u;
-    if (rc == 0)
-        rc = remo_versioned_version(tree->nodes, tree->node->rank, &stats.version);
-    remo__mutex_unlock(tree->node, &own->mutex);
-    if (rc == 0)
-        *ret_stats = stats;
     return rc;
 }
 
@@ -540,6 +529,7 @@ void remo__tree_owner_close(struct remo_tree *tree) {
         free(own->steps[i].buffer);
         free(own->steps[i].right_image);
     }
+    remo__tree_overlay_close(own);
     for (uint32_t i = 0; i < tree->node_count && own->kept; i++)
         free(own->kept[i]);
     free(own->kept);

@@ -95,8 +95,8 @@ static bool has_cursor(const struct scan *scan, const void *leaf) {
            && (!has_high || remo__tree_compare(cursor_of(scan), high) <= 0);
 }
 
-/* Copy entries as long as they are valid, and fit with all 32 bytes that are copied at once. `step` is 1 or -1.
- * Returns the number of entries. */
+/* Copy entries as long as they are valid, and fit with all COPIED_BYTES that are copied at once. `step` is 1
+ * or -1. Returns the number of entries. */
 static uint32_t copy_entries(struct scan *scan, const void *leaf, uint32_t index, uint32_t count, int step) {
     uint32_t node_bytes = scan->tree->node_bytes, copied = 0;
     char *place = scan->buffer + scan->result.bytes, *end = scan->buffer + scan->cap;

@@ -7,6 +7,8 @@
  *   scan.c      scans
  *   cut.c       versions of several owners at one instant
  *   owner.c     changes, at the owner: descend, split, merge, commit
+ *   overlay.c   the nodes that several writes of one commit have changed, at the owner
+ *   serve.c     handlers of calls, at the owner; freezes; statistics
  *   node.h      one node of the tree, in private memory
  *
  * docs/internals/tree.md describes the protocol. */
@@ -20,32 +22,47 @@
 #include "systems/tree/node.h"
 
 #define TREE_FREEZE_NS_MAX (100 * REMO__NS_PER_MS)
-#define TREE_ROOT 0u /* the index of the root */
+#define TREE_ROOT 0u           /* the index of the root */
+#define TREE_CHANGED_RANGES 8u /* of one node in an overlay; with more, the complete node is committed */
 #define REMO_TREE_FLAGS \
     (REMO_TREE_DESCENDING | REMO_TREE_KEYS_ONLY | REMO_TREE_FROM_EXCLUDED | REMO_TREE_TO_INCLUDED)
 #ifdef REMO_SIM_SMALL
 #define TREE_DEPTH_MAX 4u /* levels */
 #define TREE_CACHE_SLOTS 2u
+#define TREE_OVERLAY_MAX 16u
 #define TREE_WINDOW 3u /* nodes in a buffer: a parent, and the leaves that a scan reads at the same time */
 #else
 #define TREE_DEPTH_MAX 16u
 #define TREE_CACHE_SLOTS 1024u
+#define TREE_OVERLAY_MAX 256u /* nodes that the writes of one apply change */
 #define TREE_WINDOW 16u
 #endif
 
 /* The handlers of the service. A freeze delays changes for a limited time, and replies with the version. A
  * thaw ends the delay. */
-enum tree_handler { TREE_CHANGE, TREE_FREEZE, TREE_THAW, TREE_HANDLERS };
+enum tree_handler { TREE_CHANGE, TREE_FREEZE, TREE_THAW, TREE_APPLY, TREE_HANDLERS };
 
 /* A status beyond all errno codes: the owner delays changes. */
 #define TREE_FROZEN 4096
 
-enum tree_op { TREE_INSERT, TREE_UPDATE, TREE_UPSERT, TREE_REMOVE, TREE_OPS };
+/* The numbers are those of enum remo_tree_kind. */
+enum tree_op { TREE_INSERT, TREE_UPDATE, TREE_UPSERT, TREE_REMOVE, TREE_COMPARE_PUT, TREE_OPS };
 
-/* A request: this header, the key and the value. */
+struct tree_write {
+    enum tree_op op;
+    struct tree_bytes key, value, expected;
+};
+
+/* A request of TREE_CHANGE: this header, the key, the value and, to its end, the expected value. */
 struct tree_request {
     uint8_t op, zero;
     uint16_t key_bytes, value_bytes;
+};
+
+/* One write of a request of TREE_APPLY: this header, the key, the value and the expected value. */
+struct tree_part {
+    uint8_t op, zero;
+    uint16_t key_bytes, value_bytes, expected_bytes;
 };
 
 /* A node on the path from the root to a leaf, at the owner. */
@@ -57,6 +74,23 @@ struct tree_step {
     void *right_image;
     bool is_whole; /* commit the complete node */
     struct tree_ranges ranges;
+};
+
+/* A node that writes of an apply have changed. */
+struct tree_changed {
+    uint32_t object;
+    bool is_whole;   /* commit the complete node */
+    bool is_new;     /* its index was unused before the apply */
+    bool is_dropped; /* it becomes unused */
+    uint32_t range_count;
+    struct tree_range ranges[TREE_CHANGED_RANGES];
+    void *image; /* node_bytes; it stays for the next apply */
+};
+
+struct tree_overlay {
+    struct tree_changed nodes[TREE_OVERLAY_MAX];
+    uint32_t count; /* 0: no apply */
+    struct remo_versioned_change changes[TREE_OVERLAY_MAX * TREE_CHANGED_RANGES];
 };
 
 /* The owner's state. Protected by the mutex. */
@@ -72,6 +106,7 @@ struct tree_owner {
     void *sibling, *scratch;
     uint32_t taken[2 * TREE_DEPTH_MAX], taken_count;     /* indices of new nodes */
     uint32_t dropped[TREE_DEPTH_MAX + 1], dropped_count; /* indices of dropped nodes */
+    struct tree_overlay overlay;
 };
 
 /* Memory for the nodes that one get or scan reads. Tasks of a thread may read at the same time, each with its
@@ -117,12 +152,36 @@ struct remo_tree {
 int remo__tree_owner_open(struct remo_tree *tree, uint32_t position);
 void remo__tree_owner_close(struct remo_tree *tree);
 /* Change the entry of a key that this node owns. Does not wait for the network. Returns TREE_FROZEN if scans
- * delay changes. Errors: -EEXIST, -ENOENT and -ENOSPC without sentences; -EPROTO: the tree is damaged; and
- * those of remo_versioned_commit and remo_versioned_read. */
-int remo__tree_apply(struct remo_tree *tree, enum tree_op op, struct tree_bytes key, struct tree_bytes value);
-/* The handler of TREE_CHANGE. The status is 0, TREE_FROZEN or a positive errno code: negative statuses are
- * errors of the call. */
+ * delay changes. Errors: -EEXIST, -ENOENT, -ESTALE and -ENOSPC without sentences; -EPROTO: the tree is
+ * damaged; and those of remo_versioned_commit and remo_versioned_read. */
+int remo__tree_change(struct remo_tree *tree, const struct tree_write *write);
+/* Make all writes in one commit, or none. After an error *ret_failed is the index of the write that caused
+ * it, or `count`. Otherwise as remo__tree_change. Errors: also -EMSGSIZE, perhaps without a sentence, and
+ * -ENOMEM without a sentence. */
+int remo__tree_apply(struct remo_tree *tree, const struct tree_write *writes, uint32_t count,
+                     uint32_t *ret_failed);
+
+/* ---- overlay.c ---- */
+
+/* Return the node as the writes of the present apply have left it, or NULL if they have not changed it. */
+struct tree_changed *remo__tree_overlay_find(struct tree_owner *own, uint32_t object);
+/* Move the changes of the steps to the overlay. Returns -EMSGSIZE if it has no room, or -ENOMEM. Then the
+ * apply must fail. */
+int remo__tree_overlay_take(const struct remo_tree *tree);
+/* List the changes of all nodes in overlay.changes. Returns their number. */
+uint32_t remo__tree_overlay_list(const struct remo_tree *tree);
+void remo__tree_overlay_close(struct tree_owner *own);
+
+/* ---- serve.c ---- */
+
+/* The handlers of TREE_CHANGE and TREE_APPLY. The status is 0, TREE_FROZEN or a positive errno code: negative
+ * statuses are errors of the call. The reply to TREE_APPLY, except for TREE_FROZEN and EPROTO, has 4 bytes:
+ * the index of the write that failed. */
 int remo__tree_serve(void *ctx, const struct remo_rpc_request *request);
+int remo__tree_serve_apply(void *ctx, const struct remo_rpc_request *request);
+/* Decode a request of TREE_APPLY. Returns the number of writes, or 0 if the request is not valid. */
+uint32_t remo__tree_decode_apply(const struct remo_tree *tree, const void *data, size_t bytes,
+                                 struct tree_write writes[REMO_TREE_WRITES_MAX]);
 /* The handlers of TREE_FREEZE and TREE_THAW. */
 int remo__tree_serve_freeze(void *ctx, const struct remo_rpc_request *request);
 int remo__tree_serve_thaw(void *ctx, const struct remo_rpc_request *request);

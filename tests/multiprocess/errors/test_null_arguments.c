@@ -485,6 +485,18 @@ static int tree_changes(struct remo_tree *tree) {
     CHECK_NULL(remo_tree_upsert(tree, "k", 1, NULL, 1));
     CHECK_NULL(remo_tree_remove(NULL, "k", 1));
     CHECK_NULL(remo_tree_remove(tree, NULL, 1));
+    CHECK_NULL(remo_tree_compare_put(NULL, "k", 1, "e", 1, "v", 1));
+    CHECK_NULL(remo_tree_compare_put(tree, NULL, 1, "e", 1, "v", 1));
+    CHECK_NULL(remo_tree_compare_put(tree, "k", 1, NULL, 1, "v", 1));
+    CHECK_NULL(remo_tree_compare_put(tree, "k", 1, "e", 1, NULL, 1));
+    const struct remo_tree_write wrong[] = {
+        {.kind = REMO_TREE_UPSERT, .key = {NULL, 1}, .value = {"v", 1}},
+        {.kind = REMO_TREE_UPSERT, .key = {"k", 1}, .value = {NULL, 1}},
+        {.kind = REMO_TREE_COMPARE_PUT, .key = {"k", 1}, .value = {"v", 1}, .expected = {NULL, 1}}};
+    CHECK_NULL(remo_tree_apply(NULL, wrong, 1, NULL));
+    CHECK_NULL(remo_tree_apply(tree, NULL, 1, NULL));
+    for (uint32_t i = 0; i < 3; i++)
+        CHECK_NULL(remo_tree_apply(tree, &wrong[i], 1, NULL));
     CHECK_OK(remo_tree_insert(tree, NULL, 0, NULL, 0)); /* the empty key */
     CHECK_OK(remo_tree_update(tree, NULL, 0, NULL, 0));
     return 0;
