@@ -9,16 +9,18 @@
  *          bytes each. The root always has index 0. A node contains a header of 12 bytes, the limits of its
  *          range of keys (fences), and sorted entries, each with 6 bytes of overhead. A split, a merge or any
  *          other change of several nodes is one commit.
- *          Network memory: that of the versioned objects, with the default log_bytes, and of rpc (rpc.h).
+ *          Network memory: that of the versioned objects, with a log_bytes of node_bytes / 8, and of rpc.
  *          Private memory, besides theirs: of an owner, a copy of each inner node, 34 nodes, and 12 bytes
- *          for each of `nodes`, 50 KiB, and a copy of each node that an apply changes, as many as the largest
- *          one needed; of each thread that reads, up to 1024 inner nodes, and 16 nodes for each get
- *          or scan that its tasks run at the same time.
+ *          for each of `nodes`, 64 KiB, and a copy of each node that an apply changes, as many as the largest
+ *          one needed; of each thread that reads, 2.2 node_bytes for each of up to 1024 inner nodes, and 16
+ *          nodes for each get or scan that its tasks run at the same time.
  * Cost:    network operations, where memory is not mapped. At the owner itself there are none. Reading a
  *          node of the tree takes 1 read, 2 the first time, and 3 after a move (versioned.h). Each thread
  *          caches the inner nodes that it reads.
- *          - get: 1 node, the leaf; also each inner node on the path that is not cached. If the cached nodes
- *            lead to a wrong leaf, after a split or a merge: all nodes on the path, again;
+ *          - get: 1 node, the leaf, in mapped memory only the parts of it that the search needs; also each
+ *            inner node on the path that is not cached. If the cached nodes lead to a wrong leaf, after a
+ *            split or a merge: all nodes on the path, again;
+ *          - get_many: as get for each key, the leaves of up to 16 keys of one owner at the same time;
  *          - insert, update, upsert, remove, compare_put: 1 call (rpc.h), which is repeated while scans delay
  *            the change;
  *          - apply: 1 call for all its writes, repeated in the same way;
@@ -77,7 +79,7 @@ struct remo_tree_options {
     uint32_t key_bytes_max;
     uint32_t value_bytes_max; /* at most REMO_TREE_VALUE_BYTES_MAX; default 256 */
     /* Extents for earlier versions (versioned.h), which scans read: 34 to 2^24 - `nodes`. Default:
-     * `nodes` / 4 + 64. */
+     * `nodes` / 2 + 64. */
     uint32_t retain;
 };
 

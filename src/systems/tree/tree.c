@@ -24,7 +24,7 @@ static void set_defaults(struct remo_tree_options *options, const struct remo_no
     options->node_bytes = options->node_bytes ? options->node_bytes : NODE_BYTES_DEFAULT;
     options->key_bytes_max = options->key_bytes_max ? options->key_bytes_max : KEY_BYTES_DEFAULT;
     options->value_bytes_max = options->value_bytes_max ? options->value_bytes_max : VALUE_BYTES_DEFAULT;
-    options->retain = options->retain ? options->retain : options->nodes / 4 + 64;
+    options->retain = options->retain ? options->retain : options->nodes / 2 + 64;
 }
 
 static int check_options(const struct remo_tree_options *options) {
