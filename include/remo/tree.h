@@ -24,6 +24,7 @@
  *          - insert, update, upsert, remove, compare_put: 1 call (rpc.h), which is repeated while scans delay
  *            the change;
  *          - apply: 1 call for all its writes, repeated in the same way;
+ *          - remove_range: 1 call for each 64 keys, and for the last keys of each owner;
  *          - scan of one owner: 1 read of the version, and the leaves, up to 15 below one parent at the same
  *            time. If the inner nodes are not cached, or lead to a wrong leaf: also 1 node for each level;
  *          - scan of a range of n owners: 2n reads of versions instead of 1. With a limit, a scan tries the
@@ -229,6 +230,21 @@ struct remo_tree_entry {
  *   others      those of remo_versioned_read and remo_rpc_call */
 REMO_API int remo_tree_scan(struct remo_tree *tree, const struct remo_tree_range *range, void *buffer,
                             size_t cap, struct remo_tree_result *ret_result);
+/* Remove the keys of a range, `limit` at most, ascending. `range` has no snapshot, and of the flags only
+ * REMO_TREE_FROM_EXCLUDED and REMO_TREE_TO_INCLUDED. *ret_count (may be NULL) is the number of keys that
+ * were removed, also after an error. The owners of the range are called one after another. An owner removes
+ * up to 64 keys at one instant, those that are present when it executes the call. So the range is not
+ * removed at one instant, and a key that another caller inserts meanwhile may remain. Needs no free node.
+ * Cost: 1 call for each 64 keys and for the last of an owner; more calls if merges rewrite more than `retain`
+ * nodes.
+ * Errors, after which keys up to some place of the range are removed:
+ *   -EINVAL     `tree` or `range` is NULL, or the range is wrong
+ *   -EBUSY      scans delayed a call for op_timeout_ns
+ *   -ETIMEDOUT  an owner did not reply: it has removed up to 64 keys more than *ret_count, or will do so
+ *   -ENOMEM     also: an owner has no memory
+ *   others      those of remo_rpc_call */
+REMO_API int remo_tree_remove_range(struct remo_tree *tree, const struct remo_tree_range *range,
+                                    uint64_t *ret_count);
 /* Count the entries of a range, `limit` at most, as of one instant. Cost: that of a scan.
  * Errors: those of remo_tree_scan. */
 REMO_API int remo_tree_count(struct remo_tree *tree, const struct remo_tree_range *range,

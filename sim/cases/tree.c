@@ -14,6 +14,7 @@
 #define SCAN_MIDDLE UINT64_C(1) /* keys 1 and 2 */
 #define READ_FIXED UINT64_C(2)  /* get all fixed keys, which the history does not contain */
 #define BY_SNAPSHOT 1           /* of a read */
+#define BY_RANGE 1              /* of a delete */
 /* Up to four writes of remo_tree_apply, as one transaction. Those of a batch that fails have no effect. */
 #define APPLY(a, b, c, d) ((a) | (b) << 16 | (c) << 32 | (d) << 48)
 #define FAILS (UINT64_C(1) << 63) /* one more write, which fails */
@@ -135,6 +136,16 @@ static int scan_at(struct remo_tree *tree, const struct remo_tree_range *range, 
     return rc == -ESTALE ? remo_tree_scan(tree, range, buffer, cap, ret_result) : rc;
 }
 
+/* Remove the range that contains one key. */
+static int remove_range(struct remo_tree *tree, unsigned char key) {
+    unsigned char end = (unsigned char)(key + 1);
+    struct remo_tree_range range = {.from = {&key, 1}, .to = {&end, 1}};
+    uint64_t count = 0;
+    int rc = remo_tree_remove_range(tree, &range, &count);
+    sim_require(count <= 1, "the range of one key had %llu keys", (unsigned long long)count);
+    return rc == 0 && count == 0 ? -ENOENT : rc;
+}
+
 /* Execute one step. Returns its code; *ret_number is the value of a read. */
 static int do_step(const struct tree_state *s, uint32_t rank, uint64_t step, uint64_t *ret_number) {
     struct remo_tree *tree = s->trees[rank];
@@ -145,7 +156,7 @@ static int do_step(const struct tree_state *s, uint32_t rank, uint64_t step, uin
     case TX_INSERT: return remo_tree_insert(tree, &key, 1, value, s->value_bytes);
     case TX_UPDATE: return remo_tree_update(tree, &key, 1, value, s->value_bytes);
     case TX_PUT: return remo_tree_upsert(tree, &key, 1, value, s->value_bytes);
-    case TX_DELETE: return remo_tree_remove(tree, &key, 1);
+    case TX_DELETE: return step & BY_RANGE ? remove_range(tree, key) : remo_tree_remove(tree, &key, 1);
     default: break;
     }
     int rc = -ESTALE;
@@ -248,11 +259,12 @@ static void call(struct tree_state *s, uint32_t rank, uint64_t step) {
                    reads = STEP(TX_READ, 0, 0) | reads_middle << 16 | STEP(TX_READ, 3, 0) << 48;
     bool is_scan = step == SCAN || step == SCAN_MIDDLE, is_apply = step >> 16;
     bool has_no_effect = is_scan || step & FAILS || (!is_apply && step >> 12 == TX_READ);
-    uint64_t argument = step == SCAN            ? reads
-                        : step == SCAN_MIDDLE   ? reads_middle
-                        : step & FAILS          ? 0
-                        : step >> 12 == TX_READ ? step & ~UINT64_C(255)
-                                                : step;
+    bool has_value = is_apply || (step >> 12 != TX_READ && step >> 12 != TX_DELETE);
+    uint64_t argument = step == SCAN          ? reads
+                        : step == SCAN_MIDDLE ? reads_middle
+                        : step & FAILS        ? 0
+                        : has_value           ? step
+                                              : step & ~UINT64_C(255);
     uint64_t result = 0, number = 0;
     uint32_t index = sim_begin(TX_RUN, 0, argument, 0);
     int rc = step == SCAN          ? do_scan(s, rank, NULL, 0, ORACLE_KEYS, &result)
@@ -283,11 +295,11 @@ static void run(struct tree_state *s, uint32_t rank, const uint64_t *steps, uint
 /* All four keys are inserted, so a leaf splits; two are removed, so leaves merge. */
 static void changes_body(void *state, uint32_t rank, uint32_t thread) {
     static const uint64_t programs[3][CALLS_MAX] = {
-        {STEP(TX_INSERT, 0, 1), STEP(TX_PUT, 2, 2), STEP(TX_PUT, 1, 3), SCAN, STEP(TX_DELETE, 2, 0),
+        {STEP(TX_INSERT, 0, 1), STEP(TX_PUT, 2, 2), STEP(TX_PUT, 1, 3), SCAN, STEP(TX_DELETE, 2, BY_RANGE),
          STEP(TX_UPDATE, 0, 4), STEP(TX_READ, 3, 0), SCAN},
         {STEP(TX_PUT, 3, 11), STEP(TX_READ, 1, 0), STEP(TX_INSERT, 2, 12), STEP(TX_DELETE, 3, 0), SCAN,
          STEP(TX_PUT, 3, 13), STEP(TX_DELETE, 1, 0), STEP(TX_READ, 2, 0)},
-        {SCAN, STEP(TX_READ, 0, BY_SNAPSHOT), STEP(TX_READ, 3, 0), SCAN, STEP(TX_DELETE, 0, 0),
+        {SCAN, STEP(TX_READ, 0, BY_SNAPSHOT), STEP(TX_READ, 3, 0), SCAN, STEP(TX_DELETE, 0, BY_RANGE),
          STEP(TX_READ, 2, BY_SNAPSHOT), SCAN, STEP(TX_READ, 1, 0)}};
     (void)thread;
     run(state, rank, programs[rank], CALLS_MAX);
@@ -321,7 +333,7 @@ static void threads_body(void *state, uint32_t rank, uint32_t thread) {
     static const uint64_t programs[4][4] = {
         {STEP(TX_PUT, 0, 1), STEP(TX_PUT, 3, 2), SCAN, STEP(TX_DELETE, 3, 0)},
         {STEP(TX_INSERT, 1, 11), STEP(TX_READ, 3, 0), STEP(TX_DELETE, 1, 0), SCAN},
-        {STEP(TX_PUT, 2, 21), SCAN, STEP(TX_READ, 0, 0), STEP(TX_DELETE, 2, 0)},
+        {STEP(TX_PUT, 2, 21), SCAN, STEP(TX_READ, 0, 0), STEP(TX_DELETE, 2, BY_RANGE)},
         {STEP(TX_READ, 2, 0), STEP(TX_PUT, 1, 31), SCAN, STEP(TX_READ, 1, 0)}};
     run(state, rank, programs[2 * rank + thread], 4);
 }

@@ -150,6 +150,27 @@ static void serve_apply(const uint8_t *data, size_t bytes) {
                && memcmp(value, last->value.data, value_bytes) == 0);
 }
 
+/* Remove a range. The keys that it removes are all that the owner reports. */
+static void serve_removal(const uint8_t *data, size_t bytes) {
+    struct tree_removal removal;
+    struct tree_removed removed;
+    uint64_t before, after;
+    if (!remo__tree_decode_remove(tree, data, bytes, &removal)) {
+        assert(remo__tree_serve_remove(tree, &(struct remo_rpc_request){.data = data, .bytes = bytes})
+               == EPROTO);
+        return;
+    }
+    int rc = remo_tree_count(tree, NULL, &before);
+    assert(rc == 0);
+    rc = remo__tree_remove_some(tree, &removal, &removed);
+    assert(rc == 0 && removed.count <= removal.limit && removed.count <= REMO_TREE_WRITES_MAX);
+    assert(removed.is_done || removed.count == removal.limit || removed.count > 0);
+    struct tree_bytes next = {removed.next, removed.next_bytes};
+    assert(removed.count == 0 || remo__tree_compare(removal.from, next) < 0);
+    rc = remo_tree_count(tree, NULL, &after);
+    assert(rc == 0 && after == before - removed.count);
+}
+
 /* Remove all keys, which are in order. */
 static void clear(void) {
     static char buffer[NODES * NODE_BYTES];
@@ -180,6 +201,7 @@ static void fuzz_requests(const uint8_t *data, size_t bytes, bool are_applies) {
     /* wrong sizes; a good one requires a caller to reply to */
     assert(remo__tree_serve_freeze(tree, &(struct remo_rpc_request){.data = data, .bytes = 7}) == EPROTO);
     assert(remo__tree_serve_thaw(tree, &(struct remo_rpc_request){.data = data}) == 0);
+    serve_removal(data, remo__min(bytes, 24));
     clear();
 }
 

@@ -15,19 +15,17 @@ static const char *reason_of(int rc) {
     case -ESTALE: return "the value is not the expected one; get it, and compare again";
     case -ENOSPC:
         return "the owner of the key has no free node, or its tree has 16 levels: remove keys, or open the "
-               "tree "
-               "with more nodes or with larger ones";
+               "tree with more nodes or with larger ones";
     case -EMSGSIZE:
         return "the writes change too many nodes of the tree; apply fewer writes at once, or open the tree "
-               "with a "
-               "larger retain";
+               "with a larger retain";
     case -ENOMEM: return "the owner has no memory for the change; free memory there, and repeat the change";
     case -EPROTO: return "the owner refused the request, or its tree is damaged; start the job again";
     default: return NULL;
     }
 }
 
-static int fail_change(const struct remo_tree *tree, int rc, uint32_t owner) {
+int remo__tree_fail_change(const struct remo_tree *tree, int rc, uint32_t owner) {
     const char *reason = reason_of(rc);
     if (rc == -EEXIST || rc == -ENOENT || rc == -ESTALE || rc == -ENOSPC)
         return remo__fail_static(rc, reason);
@@ -101,21 +99,22 @@ static int call_apply(struct remo_tree *tree, struct change *change) {
 static int fail_apply(const struct remo_tree *tree, int rc, const struct change *change) {
     const char *reason = reason_of(rc);
     if (change->failed >= change->count)
-        return fail_change(tree, rc, change->owner);
+        return remo__tree_fail_change(tree, rc, change->owner);
     return remo__fail(rc, "cannot apply %u writes to tree %s, and none was made: write %u failed: %s",
                       change->count, remo_channel_name(tree->channel), change->failed,
                       reason ? reason : strerror(-rc));
 }
 
 /* Try the change once. Returns TREE_FROZEN if scans delay changes. */
-static int try_change(struct remo_tree *tree, struct change *change) {
+static int try_change(struct remo_tree *tree, void *ctx) {
+    struct change *change = ctx;
     bool is_apply = change->count > 0;
     int rc;
     if (change->owner != tree->node->rank) {
         rc = is_apply ? call_apply(tree, change) : call_change(tree, change);
         if (rc <= 0 || rc == TREE_FROZEN)
             return rc;
-        return is_apply ? fail_apply(tree, -rc, change) : fail_change(tree, -rc, change->owner);
+        return is_apply ? fail_apply(tree, -rc, change) : remo__tree_fail_change(tree, -rc, change->owner);
     }
     if (is_apply) {
         rc = remo__tree_apply(tree, change->writes, change->count, &change->failed);
@@ -123,15 +122,15 @@ static int try_change(struct remo_tree *tree, struct change *change) {
     }
     rc = remo__tree_change(tree, change->writes);
     return rc == -EEXIST || rc == -ENOENT || rc == -ESTALE || rc == -ENOSPC
-               ? fail_change(tree, rc, change->owner)
+               ? remo__tree_fail_change(tree, rc, change->owner)
                : rc;
 }
 
-/* Try the change until scans do not delay it. */
-static int make_change(struct remo_tree *tree, struct change *change) {
+int remo__tree_until_thawed(struct remo_tree *tree, uint32_t owner,
+                            int (*attempt)(struct remo_tree *, void *ctx), void *ctx) {
     uint64_t deadline_ns = 0;
     for (;;) {
-        int rc = try_change(tree, change);
+        int rc = attempt(tree, ctx);
         if (rc != TREE_FROZEN)
             return rc;
         if (deadline_ns == 0)
@@ -139,9 +138,13 @@ static int make_change(struct remo_tree *tree, struct change *change) {
         else if (remo__remaining_ns(deadline_ns) == 0)
             return remo__fail(-EBUSY,
                               "cannot change tree %s: scans delay changes at node %u; retry the change",
-                              remo_channel_name(tree->channel), change->owner);
+                              remo_channel_name(tree->channel), owner);
         remo__pause(tree->node, remo__min(deadline_ns, remo__deadline(FROZEN_PAUSE_NS)));
     }
+}
+
+static int make_change(struct remo_tree *tree, struct change *change) {
+    return remo__tree_until_thawed(tree, change->owner, try_change, change);
 }
 
 /* ---- one write ---- */

@@ -480,6 +480,95 @@ int remo__tree_apply(struct remo_tree *tree, const struct tree_write *writes, ui
     return rc;
 }
 
+/* ---- a range of keys ---- */
+
+static void set_next(struct tree_removed *removed, struct tree_bytes key) {
+    if (key.bytes > 0)
+        memmove(removed->next, key.data, key.bytes);
+    removed->next_bytes = key.bytes;
+}
+
+/* Return whether the keys from removed->next on are not in the range, or not of this owner. */
+static bool is_after(const struct remo_tree *tree, const struct tree_removal *removal,
+                     const struct tree_removed *removed) {
+    struct tree_bytes next = {removed->next, removed->next_bytes};
+    return (removal->has_to && remo__tree_compare(next, removal->to) >= 0)
+           || tree->owners[remo__tree_position(tree, next)] != tree->node->rank;
+}
+
+/* Set removed->next to the first key of the range from there on. If there is none, set removed->is_done. */
+static int find_next(struct remo_tree *tree, const struct tree_removal *removal,
+                     struct tree_removed *removed) {
+    uint32_t node_bytes = tree->node_bytes;
+    while (!is_after(tree, removal, removed)) {
+        struct tree_bytes next = {removed->next, removed->next_bytes}, high;
+        struct tree_entry entry;
+        uint32_t index;
+        bool is_found;
+        int rc = descend(tree, next);
+        if (rc != 0)
+            return rc;
+        const void *leaf = tree->own->steps[tree->own->depth - 1].image;
+        if (!remo__tree_node_find(leaf, node_bytes, next, &index, &is_found))
+            return fail_damaged(tree);
+        bool has_entry = index < header_of(leaf).count;
+        if (has_entry ? !remo__tree_node_entry(leaf, node_bytes, index, &entry)
+                      : remo__tree_node_high(leaf, node_bytes, &high) && remo__tree_compare(high, next) <= 0)
+            return fail_damaged(tree);
+        if (has_entry ? entry.key.bytes > tree->key_bytes_max : high.bytes > tree->key_bytes_max)
+            return fail_damaged(tree);
+        if (has_entry) {
+            set_next(removed, entry.key);
+            removed->is_done = is_after(tree, removal, removed);
+            return 0;
+        }
+        if (!remo__tree_node_high(leaf, node_bytes, &high))
+            break;
+        set_next(removed, high);
+    }
+    removed->is_done = true;
+    return 0;
+}
+
+/* Remove up to `limit` keys in one commit. */
+static int remove_batch(struct remo_tree *tree, const struct tree_removal *removal, uint32_t limit,
+                        struct tree_removed *removed) {
+    struct tree_owner *own = tree->own;
+    int rc = 0;
+    *removed = (struct tree_removed){.count = 0};
+    set_next(removed, removal->from);
+    while (rc == 0 && removed->count < limit) {
+        rc = find_next(tree, removal, removed);
+        if (rc != 0 || removed->is_done)
+            break;
+        struct tree_write write = {.op = TREE_REMOVE, .key = {removed->next, removed->next_bytes}};
+        rc = prepare(tree, &write);
+        if (rc == 0)
+            rc = remo__tree_overlay_take(tree);
+        removed->next[removed->next_bytes++] = 0; /* the next possible key */
+        removed->count += rc == 0;
+    }
+    if (rc == 0)
+        rc = commit_overlay(tree);
+    own->overlay.count = 0; /* removals take no index */
+    return rc;
+}
+
+int remo__tree_remove_some(struct remo_tree *tree, const struct tree_removal *removal,
+                           struct tree_removed *ret_removed) {
+    struct tree_owner *own = tree->own;
+    uint32_t limit = (uint32_t)remo__min(removal->limit, REMO_TREE_WRITES_MAX);
+    int rc = remo__mutex_lock(tree->node, &own->mutex, REMO_FOREVER); /* held for copies only */
+    if (rc != 0)
+        return rc;
+    rc = TREE_FROZEN;
+    if (remo__remaining_ns(own->frozen_until_ns) == 0)
+        while ((rc = remove_batch(tree, removal, limit, ret_removed)) == -EMSGSIZE && limit > 1)
+            limit /= 2; /* merges rewrite more nodes than one commit can */
+    remo__mutex_unlock(tree->node, &own->mutex);
+    return rc;
+}
+
 /* ---- open and close ---- */
 
 static bool alloc_steps(const struct remo_tree *tree, struct tree_owner *own) {

@@ -427,51 +427,27 @@ static int scan_range(struct scan *scan) {
 
 /* ---- the calls ---- */
 
-/* A key that is excluded at the beginning, or included at the end, is extended by a zero: the result is the
- * next possible key. */
-struct limits {
-    char from[REMO_TREE_KEY_BYTES_MAX + 1], to[REMO_TREE_KEY_BYTES_MAX + 1];
-};
-
-static struct tree_bytes limit_of(const struct remo_tree_key *key, char *extended, bool is_extended) {
-    uint32_t bytes = key->data ? (uint32_t)key->bytes : 0;
-    if (!is_extended || !key->data)
-        return (struct tree_bytes){key->data, bytes};
-    memcpy(extended, key->data, bytes);
-    extended[bytes] = 0;
-    return (struct tree_bytes){extended, bytes + 1};
-}
-
-static int check_range(const struct remo_tree *tree, const struct remo_tree_range *range) {
-    struct tree_bytes from = {range->from.data, (uint32_t)range->from.bytes},
-                      to = {range->to.data, (uint32_t)range->to.bytes};
-    int rc = remo__tree_check_key(tree, range->from.data, range->from.data ? range->from.bytes : 0);
-    if (rc == 0)
-        rc = remo__tree_check_key(tree, range->to.data, range->to.data ? range->to.bytes : 0);
-    if (rc == 0 && range->flags & ~REMO_TREE_FLAGS)
-        rc = remo__fail(-EINVAL, "cannot scan tree %s: unknown flags %#x", remo_channel_name(tree->channel),
-                        range->flags);
-    if (rc == 0 && from.data && to.data && remo__tree_compare(from, to) > 0)
-        rc = remo__fail(-EINVAL, "cannot scan tree %s: `from` is after `to`",
-                        remo_channel_name(tree->channel));
-    for (uint32_t i = 0; rc == 0 && range->snapshot && i < tree->owner_count; i++)
-        if (range->snapshot[i] == 0)
-            rc = remo__fail(-EINVAL, "cannot scan tree %s: its snapshot is not from remo_tree_snapshot",
-                            remo_channel_name(tree->channel));
-    return rc == 0 ? remo__tree_check_options(tree) : rc;
+static int check_snapshot(const struct remo_tree *tree, const uint64_t *snapshot) {
+    for (uint32_t i = 0; snapshot && i < tree->owner_count; i++)
+        if (snapshot[i] == 0)
+            return remo__fail(-EINVAL, "cannot scan tree %s: its snapshot is not from remo_tree_snapshot",
+                              remo_channel_name(tree->channel));
+    return 0;
 }
 
 static int run(struct remo_tree *tree, const struct remo_tree_range *range, struct scan *scan) {
     static const struct remo_tree_range everything;
-    struct limits limits;
+    struct tree_limits limits;
     range = range ? range : &everything;
-    int rc = check_range(tree, range);
+    int rc = remo__tree_limits(tree, range, &limits);
+    if (rc == 0)
+        rc = check_snapshot(tree, range->snapshot);
     if (rc != 0)
         return rc;
     scan->tree = tree;
-    scan->from = limit_of(&range->from, limits.from, range->flags & REMO_TREE_FROM_EXCLUDED);
-    scan->to = limit_of(&range->to, limits.to, range->flags & REMO_TREE_TO_INCLUDED);
-    scan->has_to = range->to.data != NULL;
+    scan->from = limits.from;
+    scan->to = limits.to;
+    scan->has_to = limits.has_to;
     scan->limit = range->limit;
     scan->snapshot = range->snapshot;
     scan->is_descending = range->flags & REMO_TREE_DESCENDING;

@@ -81,6 +81,41 @@ int remo__tree_serve_apply(void *ctx, const struct remo_rpc_request *request) {
     return rc == TREE_FROZEN ? rc : remo_rpc_reply(request, -rc, &failed, sizeof failed);
 }
 
+bool remo__tree_decode_remove(const struct remo_tree *tree, const void *data, size_t bytes,
+                              struct tree_removal *ret_removal) {
+    struct tree_range_request header;
+    if (bytes < sizeof header)
+        return false;
+    memcpy(&header, data, sizeof header);
+    const char *from = (const char *)data + sizeof header;
+    bytes -= sizeof header;
+    if (header.from_bytes > bytes || header.from_bytes > tree->key_bytes_max + 1
+        || bytes - header.from_bytes > tree->key_bytes_max + 1)
+        return false;
+    *ret_removal =
+        (struct tree_removal){.from = {from, header.from_bytes},
+                              .to = {from + header.from_bytes, (uint32_t)bytes - header.from_bytes},
+                              .has_to = header.has_to != 0,
+                              .limit = header.limit};
+    return true;
+}
+
+int remo__tree_serve_remove(void *ctx, const struct remo_rpc_request *request) {
+    struct remo_tree *tree = ctx;
+    struct tree_removal removal;
+    struct tree_removed removed;
+    char data[sizeof(struct tree_range_reply) + sizeof removed.next];
+    if (!tree->own || !remo__tree_decode_remove(tree, request->data, request->bytes, &removal))
+        return EPROTO;
+    int rc = remo__tree_remove_some(tree, &removal, &removed);
+    if (rc != 0)
+        return rc == TREE_FROZEN ? rc : -rc;
+    struct tree_range_reply reply = {.count = removed.count, .is_done = removed.is_done};
+    memcpy(data, &reply, sizeof reply);
+    memcpy(data + sizeof reply, removed.next, removed.next_bytes);
+    return remo_rpc_reply(request, 0, data, sizeof reply + removed.next_bytes);
+}
+
 /* ---- freeze ---- */
 
 int remo__tree_freeze(struct remo_tree *tree, uint64_t freeze_ns, uint64_t *ret_version) {

@@ -134,6 +134,7 @@ static int open_tree(struct remo_tree *tree, struct remo_channel *parent, const 
         {.number = TREE_CHANGE, .run = remo__tree_serve, .ctx = tree},
         {.number = TREE_FREEZE, .run = remo__tree_serve_freeze, .ctx = tree},
         {.number = TREE_THAW, .run = remo__tree_serve_thaw, .ctx = tree},
+        {.number = TREE_REMOVE_RANGE, .run = remo__tree_serve_remove, .ctx = tree},
         {.number = TREE_APPLY, .run = remo__tree_serve_apply, .ctx = tree},
     };
     struct remo_rpc_options rpc = {.handlers = handlers, .handler_count = TREE_HANDLERS};

@@ -4,6 +4,8 @@
  *   change.c    changes, at the calling node: applied at once, or by a call to the owner
  *   cache.c     inner nodes that a thread has read
  *   read.c      gets
+ *   range.c     limits of ranges of keys
+ *   remove.c    removals of ranges, at the calling node
  *   scan.c      scans
  *   cut.c       versions of several owners at one instant
  *   owner.c     changes, at the owner: descend, split, merge, commit
@@ -40,7 +42,7 @@
 
 /* The handlers of the service. A freeze delays changes for a limited time, and replies with the version. A
  * thaw ends the delay. */
-enum tree_handler { TREE_CHANGE, TREE_FREEZE, TREE_THAW, TREE_APPLY, TREE_HANDLERS };
+enum tree_handler { TREE_CHANGE, TREE_FREEZE, TREE_THAW, TREE_APPLY, TREE_REMOVE_RANGE, TREE_HANDLERS };
 
 /* A status beyond all errno codes: the owner delays changes. */
 #define TREE_FROZEN 4096
@@ -63,6 +65,31 @@ struct tree_request {
 struct tree_part {
     uint8_t op, zero;
     uint16_t key_bytes, value_bytes, expected_bytes;
+};
+
+/* A request of TREE_REMOVE_RANGE: this header, `from` and, to its end, `to`. */
+struct tree_range_request {
+    uint16_t limit, from_bytes;
+    uint8_t has_to, zero;
+};
+
+/* The reply, and to its end the key with which the next request begins. */
+struct tree_range_reply {
+    uint32_t count, is_done;
+};
+
+/* Keys to remove: from <= key < to. */
+struct tree_removal {
+    struct tree_bytes from, to;
+    bool has_to;
+    uint64_t limit;
+};
+
+struct tree_removed {
+    uint32_t count;
+    bool is_done; /* the owner has no more keys of the range */
+    uint32_t next_bytes;
+    char next[REMO_TREE_KEY_BYTES_MAX + 1]; /* where the rest of the range begins */
 };
 
 /* A node on the path from the root to a leaf, at the owner. */
@@ -161,6 +188,11 @@ int remo__tree_change(struct remo_tree *tree, const struct tree_write *write);
 int remo__tree_apply(struct remo_tree *tree, const struct tree_write *writes, uint32_t count,
                      uint32_t *ret_failed);
 
+/* Remove the first keys of a range that this node owns, REMO_TREE_WRITES_MAX at most, in one commit. Otherwise
+ * as remo__tree_change. Errors: -EPROTO, -ENOMEM, those of remo_versioned_commit and remo_versioned_read. */
+int remo__tree_remove_some(struct remo_tree *tree, const struct tree_removal *removal,
+                           struct tree_removed *ret_removed);
+
 /* ---- overlay.c ---- */
 
 /* Return the node as the writes of the present apply have left it, or NULL if they have not changed it. */
@@ -172,6 +204,26 @@ int remo__tree_overlay_take(const struct remo_tree *tree);
 uint32_t remo__tree_overlay_list(const struct remo_tree *tree);
 void remo__tree_overlay_close(struct tree_owner *own);
 
+/* ---- change.c ---- */
+
+/* Call `attempt` until it does not return TREE_FROZEN. Errors: -EBUSY, and those of `attempt`. */
+int remo__tree_until_thawed(struct remo_tree *tree, uint32_t owner,
+                            int (*attempt)(struct remo_tree *, void *ctx), void *ctx);
+/* Set the sentence of an error of a change, and return it. */
+int remo__tree_fail_change(const struct remo_tree *tree, int rc, uint32_t owner);
+
+/* ---- range.c ---- */
+
+/* The range from <= key < to. */
+struct tree_limits {
+    struct tree_bytes from, to;
+    bool has_to;
+    char extended[2][REMO_TREE_KEY_BYTES_MAX + 1];
+};
+/* Check a range and find its limits. Errors: -EINVAL; -EPROTO: the options of participants differ. */
+int remo__tree_limits(const struct remo_tree *tree, const struct remo_tree_range *range,
+                      struct tree_limits *ret_limits);
+
 /* ---- serve.c ---- */
 
 /* The handlers of TREE_CHANGE and TREE_APPLY. The status is 0, TREE_FROZEN or a positive errno code: negative
@@ -182,6 +234,11 @@ int remo__tree_serve_apply(void *ctx, const struct remo_rpc_request *request);
 /* Decode a request of TREE_APPLY. Returns the number of writes, or 0 if the request is not valid. */
 uint32_t remo__tree_decode_apply(const struct remo_tree *tree, const void *data, size_t bytes,
                                  struct tree_write writes[REMO_TREE_WRITES_MAX]);
+/* The handler of TREE_REMOVE_RANGE. */
+int remo__tree_serve_remove(void *ctx, const struct remo_rpc_request *request);
+/* Return false if the request is not valid. */
+bool remo__tree_decode_remove(const struct remo_tree *tree, const void *data, size_t bytes,
+                              struct tree_removal *ret_removal);
 /* The handlers of TREE_FREEZE and TREE_THAW. */
 int remo__tree_serve_freeze(void *ctx, const struct remo_rpc_request *request);
 int remo__tree_serve_thaw(void *ctx, const struct remo_rpc_request *request);

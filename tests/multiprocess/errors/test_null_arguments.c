@@ -517,6 +517,8 @@ static int tree_reads(struct remo_tree *tree) {
     CHECK_NULL(remo_tree_get(tree, "k", 1, buffer, sizeof buffer, NULL));
     CHECK_OK(remo_tree_get(tree, NULL, 0, buffer, sizeof buffer, &bytes));
     CHECK_EQUAL(bytes, 0);
+    CHECK_NULL(remo_tree_remove_range(NULL, &range, &count));
+    CHECK_NULL(remo_tree_remove_range(tree, NULL, &count));
     CHECK_NULL(remo_tree_get_many(NULL, &item, 1));
     CHECK_NULL(remo_tree_get_many(tree, NULL, 1));
     CHECK_NULL(remo_tree_get_many(tree, &item, 1)); /* the value is NULL */
