@@ -1,5 +1,5 @@
-/* test_tree_range.c - removals of ranges: random ranges of several owners against a model, with limits; a full
- * tree; cost; wrong ranges; a removal beside insertions, which ends. */
+/* test_tree_range.c - removals of ranges: random ranges of several owners against a model, with limits; a
+ * full tree; cost; wrong ranges; a removal beside insertions, which ends. */
 #include <stdio.h>
 
 #include "base/random.h"
@@ -172,8 +172,8 @@ static int full(struct remo_node *node, void *ctx) {
 
 /* ---- beside insertions ---- */
 
-/* Node 1 inserts ever smaller keys while node 2 removes all. The removal continues behind the keys that it has
- * removed, so it ends while node 1 still inserts. */
+/* Node 1 inserts ever smaller keys while node 2 removes all. The removal continues behind the keys that it
+ * has removed, so it ends while node 1 still inserts. */
 static int beside_insertions(struct remo_node *node, void *ctx) {
     const struct remo_tree_options options = {SMALL, .owners = first_nodes(1), .nodes = 3000};
     const struct remo_tree_range all = {.limit = 0};
