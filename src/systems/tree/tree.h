@@ -188,8 +188,8 @@ int remo__tree_change(struct remo_tree *tree, const struct tree_write *write);
 int remo__tree_apply(struct remo_tree *tree, const struct tree_write *writes, uint32_t count,
                      uint32_t *ret_failed);
 
-/* Remove the first keys of a range that this node owns, REMO_TREE_WRITES_MAX at most, in one commit. Otherwise
- * as remo__tree_change. Errors: -EPROTO, -ENOMEM, those of remo_versioned_commit and remo_versioned_read. */
+/* Remove the first keys of a range that this node owns, REMO_TREE_WRITES_MAX at most, in one commit.
+ * Otherwise as remo__tree_change. Errors: -EPROTO, -ENOMEM, those of remo_versioned_commit and remo_versioned_read. */
 int remo__tree_remove_some(struct remo_tree *tree, const struct tree_removal *removal,
                            struct tree_removed *ret_removed);
 
