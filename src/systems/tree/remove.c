@@ -1,6 +1,6 @@
 /* remove.c - removals of ranges, at the calling node: a call for some keys, until an owner has no more.
  * Invariant: the owner executes each call at one instant, and replies where the rest of the range begins.
- * Keys that are inserted before that place do not prolong the removal. docs/internals/tree.md describes it. */
+ * Keys that are inserted before that place do not prolong the removal. docs/internals/tree.md has more. */
 #include <string.h>
 
 #include "systems/tree/tree.h"

@@ -189,7 +189,8 @@ int remo__tree_apply(struct remo_tree *tree, const struct tree_write *writes, ui
                      uint32_t *ret_failed);
 
 /* Remove the first keys of a range that this node owns, REMO_TREE_WRITES_MAX at most, in one commit.
- * Otherwise as remo__tree_change. Errors: -EPROTO, -ENOMEM, those of remo_versioned_commit and remo_versioned_read. */
+ * Otherwise as remo__tree_change. Errors: -EPROTO, -ENOMEM, and those of remo_versioned_commit and
+ * remo_versioned_read. */
 int remo__tree_remove_some(struct remo_tree *tree, const struct tree_removal *removal,
                            struct tree_removed *ret_removed);
 
