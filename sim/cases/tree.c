@@ -420,7 +420,7 @@ static void apply_body(void *state, uint32_t rank, uint32_t thread) {
 
 const struct sim_case sim_case_tree_apply_levels = {.object = "tree",
                                                     .name = "apply_levels",
-                                                    .about = "the same in a tree of two or three levels",
+                                                    .about = "the same, in a tree of two or three levels",
                                                     .nodes = 3,
                                                     .threads = 1,
                                                     .state_bytes = sizeof(struct tree_state),
