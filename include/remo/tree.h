@@ -10,17 +10,17 @@
  *          range of keys (fences), and sorted entries, each with 6 bytes of overhead. A split, a merge or any
  *          other change of several nodes is one commit.
  *          Network memory: that of the versioned objects, with a log_bytes of node_bytes / 8, and of rpc.
- *          Private memory, besides theirs: of an owner, a copy of each inner node, 34 nodes, and 12 bytes
- *          for each of `nodes`, 64 KiB, and a copy of each node that an apply changes, as many as the largest
- *          one needed; of each thread that reads, 2.2 node_bytes for each of up to 1024 inner nodes, and 16
- *          nodes for each get or scan that its tasks run at the same time.
+ *          Private memory, besides theirs: of an owner, a copy of each inner node, 34 more nodes, 12 bytes
+ *          for each of `nodes`, 64 KiB, and copies of as many nodes as the largest apply so far has changed;
+ *          of each thread that reads, 2.2 node_bytes for each of up to 1024 inner nodes, and 16 nodes for
+ *          each get or scan that its tasks run at the same time.
  * Cost:    network operations, where memory is not mapped. At the owner itself there are none. Reading a
  *          node of the tree takes 1 read, 2 the first time, and 3 after a move (versioned.h). Each thread
  *          caches the inner nodes that it reads.
- *          - get: 1 node, the leaf, in mapped memory only the parts of it that the search needs; also each
+ *          - get: 1 node, the leaf (in mapped memory only the parts of it that the search needs); also each
  *            inner node on the path that is not cached. If the cached nodes lead to a wrong leaf, after a
  *            split or a merge: all nodes on the path, again;
- *          - get_many: as get for each key, the leaves of up to 16 keys of one owner at the same time;
+ *          - get_many: as get for each key, with the leaves of up to 16 keys of one owner at the same time;
  *          - insert, update, upsert, remove, compare_put: 1 call (rpc.h), which is repeated while scans delay
  *            the change;
  *          - apply: 1 call for all its writes, repeated in the same way;
@@ -104,7 +104,7 @@ struct remo_tree_item {
     struct remo_tree_key key;
     void *value; /* has value_cap bytes */
     size_t value_cap;
-    size_t value_bytes; /* set by the call */
+    size_t value_bytes; /* set by the call, unless the key is absent */
     int status;         /* set by the call: 0, -ENOENT or -EMSGSIZE (see remo_tree_get) */
 };
 
@@ -117,9 +117,10 @@ struct remo_tree_item {
  *   others     those of remo_versioned_read */
 REMO_API int remo_tree_get(struct remo_tree *tree, const void *key, size_t key_bytes, void *value,
                            size_t value_cap, size_t *ret_value_bytes);
-/* Get several keys, each as of an instant of its own: sets value_bytes and status of each item. Reads the
+/* Get several keys, each as of an instant of its own, and set value_bytes and status of each item. Read the
  * leaves of up to 16 keys at the same time, if they have the same owner and the inner nodes are cached;
- * otherwise one after another. In mapped memory, the next leaf is loaded during the search of a leaf.
+ * otherwise one after another. In mapped memory, the next leaf is loaded during the search of a leaf. Blocks
+ * as remo_tree_get does.
  * Errors, after which the items are undefined: those of remo_tree_get except -ENOENT and -EMSGSIZE. */
 REMO_API int remo_tree_get_many(struct remo_tree *tree, struct remo_tree_item *items, uint32_t count);
 /* Change the entry of a key: insert requires that the key is absent, update and remove that it is present.
@@ -146,7 +147,7 @@ REMO_API int remo_tree_remove(struct remo_tree *tree, const void *key, size_t ke
  * changed back, keep a counter in it. Blocks as an update does.
  * Errors: those of remo_tree_update, and
  *   -ESTALE    the value differs from `expected`; nothing has changed
- *   -EMSGSIZE  the key and both values have more than 4090 bytes; nothing has changed */
+ *   -EMSGSIZE  the key and both values together have more than 4090 bytes; nothing has changed */
 REMO_API int remo_tree_compare_put(struct remo_tree *tree, const void *key, size_t key_bytes,
                                    const void *expected, size_t expected_bytes, const void *value,
                                    size_t value_bytes);
@@ -169,20 +170,20 @@ struct remo_tree_write {
     struct remo_tree_key expected; /* only of a compare_put */
 };
 
-/* Make all writes at one instant, or none. All keys have the same owner (remo_tree_owner). The writes are
- * made in the order of the array: each sees the effects of those before it. A scan, a get or a snapshot sees
- * all of them or none. Blocks as an update does. *ret_failed (may be NULL) is also set after errors: to the
- * index of the write that caused the error, or to `count`.
- * The owner makes the writes in one SHORT handler. Their size is limited: 64 writes, whose keys, values and
- * expected values have at most 4096 bytes together, with 8 bytes more for each write. They change at most 256
- * nodes, and rewrite at most `retain` nodes. 64 writes that each split a leaf rewrite 128 leaves and their
- * parents.
- * Errors: after each of them but -ETIMEDOUT and -EHOSTDOWN (see Failure) nothing has changed.
- *   -EEXIST, -ENOENT, -ESTALE, -ENOSPC  of the write *ret_failed, as of the function with its name
+/* Make all writes at one instant, or none. All keys must have the same owner (remo_tree_owner). The writes
+ * are made in the order of the array: each write sees the effects of the writes before it. A scan, a get or a
+ * snapshot sees all of them or none. Blocks as an update does. *ret_failed (may be NULL) is the index of the
+ * write that caused an error, otherwise `count`.
+ * The owner makes the writes in one SHORT handler, so their size is limited. All keys, values and expected
+ * values, and 8 bytes for each write, have at most 4096 bytes together. The writes change at most 256 nodes.
+ * At most `retain` nodes can have changes that exceed their log; each node that is split or new is such a
+ * node. For example, 64 writes that each split a leaf make at least 128 such nodes.
+ * Errors: after an error other than -ETIMEDOUT and -EHOSTDOWN (see Failure), nothing has changed.
+ *   -EEXIST, -ENOENT, -ESTALE, -ENOSPC  write *ret_failed fails, as in the function of the same name
  *   -EXDEV     the owner of the key of write *ret_failed is not that of the first key
  *   -EMSGSIZE  the writes are too large, or change too many nodes; apply fewer at once
- *   -EINVAL    an argument is NULL, `count` is 0 or more than REMO_TREE_WRITES_MAX; in write *ret_failed the
- *              kind is unknown, or a key or value is NULL or too long
+ *   -EINVAL    an argument is NULL, `count` is 0 or more than REMO_TREE_WRITES_MAX, or in write *ret_failed
+ *              the kind is unknown, or a key or value is NULL or too long
  *   others     those of remo_tree_update */
 REMO_API int remo_tree_apply(struct remo_tree *tree, const struct remo_tree_write *writes, uint32_t count,
                              uint32_t *ret_failed);

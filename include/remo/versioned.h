@@ -1,5 +1,5 @@
 /* versioned.h - tables of objects of up to 1 MiB: one node changes the objects of its table, and any
- * node reads them whole, without waiting for that node.
+ * node reads them, whole or in part, without waiting for that node.
  *
  * Model:   each owner has a table of `objects` objects of object_bytes bytes, initially zero. The
  *          version of an owner is the number of its commits. A commit changes ranges of one or
@@ -28,11 +28,12 @@
  *          - 3 reads after a move: the superseded extent, the directory and the current extent;
  *          - 1 more read of 8 bytes if a commit is changing the object, and 1 more of an extent if the
  *            records of this commit exceed log_bytes.
- *          In mapped memory, a read of an extent counts as 1 read, but copies the header and the
- *          records, then the base or the parts of it that a visitor needs, and reads the head again.
+ *          In mapped memory, a read of an extent counts as 1 read. It copies the header and the records,
+ *          and then the base, or the parts of it that a visitor needs. After each of these two steps it
+ *          reads the head again.
  *          read_many: 1 read of the version, and then as read for each object, 16 objects at the same
  *          time.
- *          visit, visit_many: as read_at, and read_many_at.
+ *          visit, visit_many: as read_at and read_many_at.
  *          read_at: as read; at most 1 more read of an extent for each move of the object since
  *          `version`; and 1 read of 8 bytes if this node has not found yet that the owner has reached
  *          `version`.
@@ -96,10 +97,10 @@ struct remo_versioned_change {
     const void *data;
 };
 
-/* One object of remo_versioned_read_many and remo_versioned_read_many_at. */
+/* One object of remo_versioned_read_many, remo_versioned_read_many_at and remo_versioned_visit_many. */
 struct remo_versioned_item {
     uint32_t object;
-    void *value;      /* object_bytes bytes */
+    void *value;      /* object_bytes bytes; for remo_versioned_visit_many the `ctx` of the visitor */
     uint64_t version; /* set by the call: of the last commit that changed the object; 0: none */
 };
 
@@ -169,21 +170,23 @@ REMO_API int remo_versioned_read_many_at(struct remo_versioned *versioned, uint3
 /* The contents of an object, for the duration of a visit. */
 struct remo_versioned_view;
 
-/* Called by remo_versioned_visit with the object as of one instant. It copies the parts that it needs, and
- * returns. It must not call other functions of the library. It may be called again, if the extent was used
- * again meanwhile: then the parts that it has copied may not belong together, and only its last call
- * counts. So it must check what it copies before it follows an offset, and must not loop without limit. */
+/* A visitor: remo_versioned_visit calls it with the object as of one instant. It copies the parts that it
+ * needs by remo_versioned_view_..., and returns. It must not call other functions of the library. If the
+ * extent is used again during a call, the parts that it copies may not belong together. Then it is called
+ * again, and only its last call counts. So it must check each offset that it copies before it uses the
+ * offset, and must not loop without limit. */
 typedef void remo_versioned_visitor(void *ctx, const struct remo_versioned_view *view);
 
 /* Read parts of an object: call `visit`. For example, a program can search an object without copying it.
- * Otherwise like remo_versioned_read_at, also in cost. In mapped memory it accesses only the header, the
- * records, and the parts that the visitor copies.
+ * Otherwise like remo_versioned_read_at, also in cost. In mapped memory the call reads only the header, the
+ * records, and the parts that the visitor copies. After an error, the parts that it has copied are undefined.
  * Errors: those of remo_versioned_read_at. */
 REMO_API int remo_versioned_visit(struct remo_versioned *versioned, uint32_t owner, uint32_t object,
                                   uint64_t version, remo_versioned_visitor *visit, void *ctx,
                                   uint64_t *ret_version);
-/* Visit `count` objects of `owner`, 16 at the same time: call `visit` with items[i].value as ctx. As of one
- * version; with REMO_VERSIONED_NEWEST each object as of an instant of its own. Sets the items' versions.
+/* Visit `count` objects of `owner`, 16 at the same time: call `visit` with items[i].value as `ctx`. All
+ * objects are read as of `version`, or with REMO_VERSIONED_NEWEST each as of an instant of its own. The call
+ * sets the version of each item.
  * Errors: those of remo_versioned_read_at. */
 REMO_API int remo_versioned_visit_many(struct remo_versioned *versioned, uint32_t owner, uint64_t version,
                                        remo_versioned_visitor *visit, struct remo_versioned_item *items,
@@ -191,8 +194,8 @@ REMO_API int remo_versioned_visit_many(struct remo_versioned *versioned, uint32_
 /* Copy `bytes` bytes at `offset` of the object to `dst`. No effect if they are outside the object. */
 REMO_API void remo_versioned_view_copy(const struct remo_versioned_view *view, uint32_t offset, void *dst,
                                        size_t bytes);
-/* Hint that the visitor will copy bytes at `offset`. In mapped memory, hints for several offsets let the CPU
- * load them at the same time. */
+/* Announce that the visitor will copy bytes at `offset`. In mapped memory, the CPU can then load the bytes at
+ * several offsets at the same time. */
 REMO_API void remo_versioned_view_prefetch(const struct remo_versioned_view *view, uint32_t offset);
 /* Return the version of the last commit that changed the object, or 0. */
 REMO_API uint64_t remo_versioned_view_version(const struct remo_versioned_view *view);

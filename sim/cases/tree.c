@@ -15,7 +15,7 @@
 #define READ_FIXED UINT64_C(2)  /* get all fixed keys, which the history does not contain */
 #define BY_SNAPSHOT 1           /* of a read */
 #define BY_RANGE 1              /* of a delete */
-/* Up to four writes of remo_tree_apply, as one transaction. Those of a batch that fails have no effect. */
+/* Up to four writes of remo_tree_apply, as one transaction. If one write fails, none has an effect. */
 #define APPLY(a, b, c, d) ((a) | (b) << 16 | (c) << 32 | (d) << 48)
 #define FAILS (UINT64_C(1) << 63) /* one more write, which fails */
 #define CALLS_MAX 8u
@@ -97,7 +97,7 @@ static void open_levels(void *state, struct remo_node *node, uint32_t rank) {
     open_with(state, node, rank, &options);
 }
 
-/* As for levels, with more room: an apply uses the indices that it drops only afterwards. */
+/* As for levels, with more nodes: the indices that an apply drops become free only after its commit. */
 static void open_apply(void *state, struct remo_node *node, uint32_t rank) {
     struct remo_tree_options options = {
         .nodes = 24, .node_bytes = 100, .key_bytes_max = 1, .value_bytes_max = VALUE_BYTES_MAX, .retain = 16};
@@ -169,8 +169,8 @@ static int do_step(const struct tree_state *s, uint32_t rank, uint64_t step, uin
     return rc;
 }
 
-/* Apply the writes: puts and deletes of present keys. The first is a put, and its key is not deleted, so the
- * further write of a batch that fails, an insert of this key, fails. */
+/* Apply the writes: puts and deletes of present keys. The first is a put, and its key is not deleted, so
+ * the further write of FAILS, an insert of this key, fails. */
 static int do_apply(const struct tree_state *s, uint32_t rank, uint64_t steps) {
     bool is_failing = steps & FAILS;
     unsigned char keys[5], values[5][VALUE_BYTES_MAX];
@@ -403,8 +403,8 @@ const struct sim_case sim_case_tree_frozen = {.object = "tree",
                                               .oracle = &oracle_tx,
                                               .relies_on_end = true};
 
-/* Batches split and merge leaves, some of them leaves that they have made; some fail, and have no effect. The
- * owner repeats them until it would have no free node if one of them lost indices. */
+/* The applies split and merge leaves, even leaves that they have made. Some fail, and have no effect. The
+ * owner repeats them so often that it would have no free node if a failed apply lost indices. */
 static void apply_body(void *state, uint32_t rank, uint32_t thread) {
     static const uint64_t programs[3][6] = {
         {APPLY(STEP(TX_PUT, 0, 1), STEP(TX_PUT, 1, 2), STEP(TX_PUT, 2, 3), STEP(TX_PUT, 3, 4)), SCAN,
@@ -432,7 +432,7 @@ static void apply_body(void *state, uint32_t rank, uint32_t thread) {
 
 const struct sim_case sim_case_tree_apply_levels = {.object = "tree",
                                                     .name = "apply_levels",
-                                                    .about = "the same in a tree of two or three levels",
+                                                    .about = "the same, in a tree of two or three levels",
                                                     .nodes = 3,
                                                     .threads = 1,
                                                     .state_bytes = sizeof(struct tree_state),

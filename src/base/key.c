@@ -15,7 +15,7 @@
 #define STRING_END 0u
 #define ESCAPE 1u /* escapes both bytes: a byte b is ESCAPE, b + 1 */
 
-/* The lowest bit of the values that a word of this many bytes does not have; 0 for 8 bytes. */
+/* Return the first number that does not fit into a word of `word_bytes` bytes, or 0 for 8 bytes. */
 static uint64_t limit_of(uint32_t word_bytes) {
     return word_bytes == WORD_BYTES_MAX ? 0 : UINT64_C(1) << 8 * word_bytes;
 }
@@ -31,7 +31,7 @@ static unsigned char mask_of(enum remo_key_order order) {
 static int check_order(enum remo_key_order order) {
     if (order == REMO_KEY_ASCENDING || order == REMO_KEY_DESCENDING)
         return 0;
-    return remo__fail(-EINVAL, "the order %d of a component is unknown; use a REMO_KEY_... order",
+    return remo__fail(-EINVAL, "the order %d of a component is unknown; use an order REMO_KEY_...",
                       (int)order);
 }
 
@@ -48,8 +48,8 @@ static int check_key(const struct remo_key *key) {
     if ((key->data || key->cap == 0) && key->bytes <= key->cap)
         return 0;
     return remo__fail(-EINVAL,
-                      "a key has %zu bytes in a buffer of %zu bytes at %p; set data and cap to a "
-                      "buffer, and bytes and error to 0",
+                      "cannot change a key of %zu bytes in a buffer of %zu bytes at %p: it was not "
+                      "initialised; set data and cap to a buffer, and bytes and error to 0",
                       key->bytes, key->cap, (void *)key->data);
 }
 
@@ -98,7 +98,7 @@ int remo_key_put_signed(struct remo_key *key, int64_t value, uint32_t value_byte
     rc = rc ? rc : check_sizes(value_bytes, order);
     if (rc != 0)
         return key->error = rc;
-    /* 0 is the smallest number of this size. */
+    /* The smallest number of this size becomes 0. */
     uint64_t shifted = (uint64_t)value + sign_of(value_bytes);
     if (limit_of(value_bytes) != 0 && shifted >= limit_of(value_bytes))
         rc = remo__fail(-ERANGE,
@@ -179,8 +179,8 @@ int remo_key_prefix_end(struct remo_key *key) {
         bytes--;
     if (bytes == 0)
         return key->error = remo__fail(-ERANGE,
-                                       "no key follows all keys that begin with these %zu bytes; "
-                                       "scan to the end of the tree",
+                                       "a prefix has no end: no key follows all keys that begin with "
+                                       "these %zu bytes; scan to the end of the tree",
                                        key->bytes);
     key->data[bytes - 1]++;
     key->bytes = bytes;
@@ -193,8 +193,8 @@ static int check_reader(const struct remo_key_reader *reader) {
     if ((reader->data || reader->bytes == 0) && reader->offset <= reader->bytes)
         return 0;
     return remo__fail(-EINVAL,
-                      "a reader is at byte %zu of a key of %zu bytes at %p; set data and bytes to a "
-                      "key, and offset and error to 0",
+                      "cannot read byte %zu of a key of %zu bytes at %p: the reader was not initialised; "
+                      "set data and bytes to a key, and offset and error to 0",
                       reader->offset, reader->bytes, reader->data);
 }
 
@@ -243,7 +243,7 @@ int remo_key_get_double(struct remo_key_reader *reader, enum remo_key_order orde
 
 struct string_bounds {
     size_t bytes; /* of the string */
-    size_t end;   /* the offset behind its end */
+    size_t end;   /* the offset after its end */
 };
 
 /* Find the end of a string, and verify each of its bytes. */
@@ -290,7 +290,7 @@ int remo_key_get_bytes(struct remo_key_reader *reader, enum remo_key_order order
     *ret_value_bytes = bounds.bytes;
     if (value && bounds.bytes > cap)
         return remo__fail(-EMSGSIZE,
-                          "a string of a key has %zu bytes, and the buffer %zu; repeat the call "
+                          "a string of a key has %zu bytes, but the buffer has %zu; repeat the call "
                           "with a larger buffer",
                           bounds.bytes, cap);
     if (value)

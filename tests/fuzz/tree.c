@@ -122,8 +122,8 @@ static void serve(const uint8_t *data, size_t bytes) {
         assert(rc == ENOSPC || get_rc == 0);
 }
 
-/* Make the writes of a request. If one fails, none has an effect: the version stays. Otherwise the last write
- * of the last key is visible. */
+/* Make the writes of a request. If one fails, none has an effect: the version is the same. Otherwise the last
+ * write of the last key is visible. */
 static void serve_apply(const uint8_t *data, size_t bytes) {
     struct tree_write writes[REMO_TREE_WRITES_MAX];
     char value[VALUE_BYTES_MAX];

@@ -1,4 +1,4 @@
-"""The base of the maps: what they have in common with a dict."""
+"""The base class of the maps: methods of a dict that they have in common."""
 from __future__ import annotations
 
 import ctypes
@@ -14,7 +14,8 @@ VALUE_BUFFER_BYTES = 1024
 
 
 class Map(Object, MutableMapping):
-    """A map of bytes to bytes. Subclasses iterate, and name the functions that replace and delete."""
+    """A map of bytes to bytes. A subclass implements iteration, and names the C functions that put and
+    delete a key."""
 
     _put_verb, _delete_verb = 'put', 'delete'
 
@@ -96,7 +97,7 @@ class Map(Object, MutableMapping):
         return is_longer or code != -errno.ENOENT and check(code) == 0
 
     def _get(self, verb: str, key: Bytes, default: Any, *arguments: Any) -> Any:
-        """Call a function that reads a value, with `arguments` in front of the key."""
+        """Call a function that reads a value, with `arguments` before the key."""
         name, room, size = source(key), VALUE_BUFFER_BYTES, ctypes.c_size_t()
         while True:
             into = ctypes.create_string_buffer(room)

@@ -12,7 +12,7 @@ from .errors import Error, check, error
 from .mapping import Map
 from .node import Bytes, Node, Nodeset, Ranks, source
 
-# Of remo/tree.h.
+# The flags of remo/tree.h.
 _DESCENDING, _KEYS_ONLY, _FROM_EXCLUDED, _TO_INCLUDED = 1, 2, 4, 8
 
 # The size of a page; an entry has 4 KiB at most.
@@ -25,10 +25,11 @@ class Tree(Map):
     """A map of bytes to bytes, in the order of keys, divided by ranges over its owners. A str is its
     UTF-8 encoding; keys and values are returned as bytes.
 
-    Each call of one key is atomic. Iteration is in the order of keys; ``reversed()`` begins at the last
-    key. It reads the tree in pages, each as of one instant: a key that is present from the first step to
-    the last is returned exactly once. ``tree.range(...)`` and ``tree[from:to]`` are views of a range of
-    keys. A snapshot makes all pages as of one instant.
+    Each call is atomic for its key, except where a method states otherwise. Iteration is in the order of
+    keys; ``reversed()`` begins at the last key. An iteration reads the tree in pages, each as of one
+    instant; with a snapshot, all pages are as of the snapshot. A key that is present from the first step
+    to the last is returned exactly once. ``tree.range(...)`` and ``tree[from:to]`` are views of a range
+    of keys.
 
     ``boundaries`` are the first keys of all owners except the first. Trees compare equal only to
     themselves.
@@ -49,7 +50,7 @@ class Tree(Map):
                 len(list(participants)) if participants is not None else node.size
             if count != expected - 1:
                 raise _invalid(f'cannot open tree {name} with {count} boundaries: {expected} owners need '
-                               f'{expected - 1}; pass the first key of each owner but the first')
+                               f'{expected - 1}; pass the first key of each owner except the first')
             keys = [_key_of(boundary) for boundary in boundaries]
             options.boundaries = (TreeKey * max(count, 1))(*[key for key, _ in keys])
         super().__init__(node, name, options)
@@ -57,8 +58,8 @@ class Tree(Map):
     def range(self, start: Optional[Bytes] = None, stop: Optional[Bytes] = None, *, reverse: bool = False,
               includes_start: bool = True, includes_stop: bool = False, limit: Optional[int] = None,
               snapshot: Optional[Snapshot] = None) -> TreeRange:
-        """Return a view of the keys from `start` to `stop`. None is no limit; `reverse` iterates from the
-        last key of the range to the first."""
+        """Return a view of the keys from `start` to `stop`. None: no limit. With `reverse`, iteration is
+        from the last key of the range to the first."""
         flags = _DESCENDING * reverse | _FROM_EXCLUDED * (not includes_start) | _TO_INCLUDED * includes_stop
         return TreeRange(self, start, stop, flags, limit, self._words(snapshot))
 
@@ -131,8 +132,8 @@ class Tree(Map):
 
 
 class TreeRange:
-    """A view of a range of keys of a tree. Iteration returns the keys; items() and values() the
-    rest. The length of these views costs as much as an iteration."""
+    """A view of a range of keys of a tree. Iteration returns the keys. items() and values() are views of
+    the entries and values. The length of a view costs as much as an iteration."""
 
     def __init__(self, tree: Tree, start: Optional[Bytes], stop: Optional[Bytes], flags: int,
                  limit: Optional[int], snapshot: Any):
@@ -149,6 +150,7 @@ class TreeRange:
         return count.value
 
     def keys(self) -> KeysView:
+        """Return a view of the keys."""
         return _RangeKeys(self)
 
     def items(self) -> ItemsView:
@@ -167,7 +169,7 @@ class TreeRange:
 
 
 class _Entries(Iterator):
-    """An iterator over entries, in pages. After an error it continues behind the last entry."""
+    """An iterator over entries, in pages. After an error it continues after the last entry."""
 
     def __init__(self, tree: Tree, start: Optional[Bytes], stop: Optional[Bytes], flags: int,
                  limit: Optional[int], snapshot: Any):
@@ -244,7 +246,7 @@ def _invalid(sentence: str) -> Error:
 
 
 def _key_of(key: Optional[Bytes]) -> tuple[TreeKey, Any]:
-    """Return a key for a structure, and the object that keeps its bytes alive."""
+    """Return a key as a C structure, and the buffer of its bytes, which the caller must hold."""
     if key is None:
         return TreeKey(None, 0), None
     data = key.encode() if isinstance(key, str) else bytes(key)

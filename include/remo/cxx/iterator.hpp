@@ -1,7 +1,7 @@
-/* cxx/iterator.hpp - the iterator of all cursors. Part of <remo/remo.hpp>.
+/* cxx/iterator.hpp - the iterator of all cursors, for range-based loops. Part of <remo/remo.hpp>.
  *
- * Model: a cursor has `std::optional<Entry> next()`. Its iterator holds one entry, for range-based loops,
- *        which end with an exception at the first error. The iterator refers to the cursor. */
+ * Model: a cursor has `std::optional<Entry> next()`. Its iterator holds one entry, and refers to the cursor.
+ *        A loop ends with an exception at the first error. */
 #pragma once
 
 #include <cstddef>

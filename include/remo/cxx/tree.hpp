@@ -22,7 +22,7 @@ struct tree_entry {
 /* The versions of all owners at one instant: plain data, which other nodes can use too. */
 using tree_snapshot = std::vector<std::uint64_t>;
 
-/* A range of keys. By default it has all keys. `from` and `to` with data() nullptr: no limit. */
+/* A range of keys, by default all keys. `from` and `to` with data() nullptr: no limit. */
 struct tree_range {
     const_bytes from{}, to{};
     std::uint32_t flags = 0;                 /* REMO_TREE_... */
@@ -88,7 +88,7 @@ inline remo_tree_range tree_range_of(const tree_range &range) noexcept {
     result.snapshot = range.snapshot ? range.snapshot->data() : nullptr;
     return result;
 }
-/* remo_tree_... reads one word for each owner. */
+/* The C functions read one word of a snapshot for each owner. */
 inline bool check_snapshot(const remo_tree *tree, const tree_snapshot *snapshot, on_error errors) {
     if (!snapshot || snapshot->size() == remo_tree_owners(tree))
         return true;
@@ -98,9 +98,9 @@ inline bool check_snapshot(const remo_tree *tree, const tree_snapshot *snapshot,
 }
 } // namespace detail
 
-/* An iteration over the entries of a range, in pages. Each page is as of one instant; with a snapshot, all
- * pages are as of it. The cursor refers to the C object of the tree, which must stay open, and owns copies of
- * the limits of its range and of the snapshot. */
+/* An iteration over the entries of a range, in pages: the entries of one scan. Each page is as of one
+ * instant; with a snapshot, all pages are as of the snapshot. The cursor refers to the C object of the tree,
+ * which must stay open, and owns copies of the limits of its range and of the snapshot. */
 class tree_cursor {
   public:
     tree_cursor(remo_tree *tree, const tree_range &range, std::size_t page_bytes)
@@ -118,7 +118,7 @@ class tree_cursor {
     tree_cursor(const tree_cursor &) = delete; /* the views refer to the page of this cursor */
     tree_cursor &operator=(const tree_cursor &) = delete;
     /* Return the next entry, or std::nullopt after the last one. Its views are valid until the next call.
-     * After an error the next call continues behind the last entry. */
+     * After an error the next call continues after the last entry. */
     std::optional<tree_entry> next(on_error errors = {}) {
         errors.check(0);
         for (;;) {
@@ -147,7 +147,7 @@ class tree_cursor {
     static const_bytes limit(const std::optional<std::string> &key) noexcept {
         return key ? const_bytes(*key) : const_bytes();
     }
-    /* Let the range begin behind the last entry. */
+    /* Let the range begin after the last entry. */
     void advance() {
         if (last_.data() == nullptr)
             return;
@@ -204,7 +204,7 @@ class tree : public detail::object<remo_tree, remo_tree_close, remo_tree_channel
     std::optional<std::string> get(const_bytes key, on_error errors = {}) {
         return read(nullptr, key, errors);
     }
-    /* The same as of a snapshot. Errors: also stale_address, if the owner does not retain it any more. */
+    /* As above, as of a snapshot. Errors: also stale_address, if the owner does not retain it any more. */
     std::optional<std::size_t> get_at(const tree_snapshot &snapshot, const_bytes key, bytes into,
                                       on_error errors = {}) {
         return read(&snapshot, key, into, errors);
@@ -245,7 +245,7 @@ class tree : public detail::object<remo_tree, remo_tree_close, remo_tree_channel
         });
         return done ? tree_result(buffer.data(), result) : tree_result();
     }
-    /* The entries of a range, in pages: for (const auto &[key, value] : map.entries({"a", "b"})). */
+    /* Return a cursor over a range: for (const auto &[key, value] : map.entries({"a", "b"})). */
     tree_cursor entries(const tree_range &range = {}, std::size_t page_bytes = 65536) const {
         return tree_cursor(get(), range, page_bytes);
     }
@@ -258,12 +258,13 @@ class tree : public detail::object<remo_tree, remo_tree_close, remo_tree_channel
         });
         return count;
     }
+    /* Return the versions of all owners at one instant. */
     tree_snapshot snapshot(on_error errors = {}) {
         tree_snapshot versions(get() ? remo_tree_owners(get()) : 0);
         bool done = call(errors, [&](remo_tree *t) { return remo_tree_snapshot(t, versions.data()); });
         return done ? versions : tree_snapshot();
     }
-    /* The state of this node's keys. Errors: not_permitted, if this node is not an owner. */
+    /* Return the state of this node's keys. Errors: not_permitted, if this node is not an owner. */
     remo_tree_owner_stats stats(on_error errors = {}) const {
         remo_tree_owner_stats stats{};
         call(errors, [&](remo_tree *t) { return remo_tree_stats(t, &stats); });
@@ -283,7 +284,7 @@ class tree : public detail::object<remo_tree, remo_tree_close, remo_tree_channel
     static constexpr std::size_t first_room = 1024;
     using object::call;
 
-    /* As call, with the check of a snapshot first. */
+    /* As call, but check the snapshot first. */
     template <class Function>
     bool call(on_error errors, const tree_snapshot *snapshot, Function &&function) const {
         return (!get() || detail::check_snapshot(get(), snapshot, errors)) && call(errors, function);

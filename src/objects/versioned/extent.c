@@ -99,7 +99,7 @@ enum remo__versioned_verdict remo__versioned_judge(const struct remo__versioned_
     return REMO__VERSIONED_STATE;
 }
 
-/* Copy a few bytes without a call. */
+/* Copy the data of a record; 8 to 16 bytes without a call of memcpy. */
 static void copy_data(char *dst, const char *src, uint32_t bytes) {
     if (bytes >= 8 && bytes <= 16) {
         uint64_t first, last;

@@ -35,7 +35,7 @@ struct get {
     bool is_older;     /* the location came from a later extent of the object */
     struct remo__versioned_buffer *buffer;
     const char *place;        /* the extent, if it is read in order */
-    struct remo_stats *stats; /* of reads in mapped memory; NULL: this node's own */
+    struct remo_stats *stats; /* of reads in mapped memory; NULL: the memory is this node's own */
     struct remo_ack ack;
 };
 
@@ -179,8 +179,8 @@ static void prefetch_lines(const char *place, uint64_t bytes) {
         __builtin_prefetch(place + at);
 }
 
-/* Load the lines that most visitors use at the same time: the first ones of the base and of the records, and
- * the end of the base. Without it, one load would wait for another. */
+/* Prefetch together the lines that most visitors use: the first lines of the base and of the records, and the
+ * end of the base. Otherwise one load would wait for another. */
 static void prefetch_parts(const struct get *get) {
     const struct remo__versioned_shape *shape = &get->versioned->shape;
     uint64_t records = sizeof(struct remo__versioned_header) + shape->base_bytes;
@@ -188,7 +188,7 @@ static void prefetch_parts(const struct get *get) {
     prefetch_lines(get->place + records - 1, remo__min(UINT64_C(8) * shape->log_words, PREFETCHED_BYTES));
 }
 
-/* Load the base and the first records of the next extent while this one is visited. */
+/* Prefetch the base and the first records of an extent, while the extent before it is visited. */
 static void prefetch_next(struct get *get) {
     const struct remo__versioned_shape *shape = &get->versioned->shape;
     if (!get->is_done && get->location != 0 && find_place(get) == 0)
@@ -308,8 +308,8 @@ static int leave_out_pending(struct get *get, struct remo__versioned_state *stat
     return 0;
 }
 
-/* Call the visitor. In mapped memory it reads the base in place: it may have read anything if the extent was
- * used again meanwhile. */
+/* Call the visitor. In mapped memory the visitor reads the base in place. If the extent was used again
+ * meanwhile, the visitor may have read any bytes. */
 static int call_visitor(struct get *get, const struct remo__versioned_state *state) {
     const struct remo__versioned_image *image = &get->buffer->image;
     bool is_in_place = is_in_order(get);
@@ -544,7 +544,7 @@ static int check_version(const struct get *get) {
     return rc;
 }
 
-/* Visit an object that exists. */
+/* Visit an object, whose number is valid. */
 static int visit_object(struct remo_versioned *versioned, uint32_t owner, uint32_t object, uint64_t version,
                         remo_versioned_visitor *visit, void *ctx, uint64_t *ret_version) {
     struct get get = {0};

@@ -98,7 +98,7 @@ struct remo__versioned_state {
     bool is_pending;         /* the last commit of the state may not be visible */
     uint64_t version_before; /* of the state without this commit */
     uint32_t words_before;
-    uint64_t parts; /* of the object, that records change: see remo__versioned_parts */
+    uint64_t parts; /* the parts of the object that records change: see remo__versioned_parts */
 };
 
 static inline uint32_t remo__versioned_part_bits(uint32_t object_bytes) {
@@ -108,7 +108,7 @@ static inline uint32_t remo__versioned_part_bits(uint32_t object_bytes) {
     return bits;
 }
 
-/* Return the parts of an object that contain a range of at least 1 byte, as bits: an object has at most 64
+/* Return the parts of an object that overlap a range of at least 1 byte, as bits. An object has at most 64
  * parts of the same size. */
 static inline uint64_t remo__versioned_parts(const struct remo__versioned_shape *shape, uint32_t offset,
                                              uint32_t bytes) {
@@ -137,7 +137,7 @@ struct remo_versioned_view {
     bool is_in_place; /* the base is in network memory */
     const uint64_t *records;
     uint32_t words; /* of records */
-    uint64_t parts; /* of the object, that the records may change */
+    uint64_t parts; /* the parts of the object that records change */
     uint64_t version;
     uint64_t *copied; /* counts the bytes that the visitor has copied */
 };

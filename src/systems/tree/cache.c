@@ -70,7 +70,8 @@ const struct tree_cached *remo__tree_cached(struct tree_cache *cache, uint32_t o
     return slot->owner == owner && slot->object == object && slot->count > 0 ? slot : NULL;
 }
 
-/* Return memory for one node: the first bytes of its keys, its children, and a copy. */
+/* Allocate memory for one node, if the slot has none: the first bytes of the keys, the children, and a
+ * copy. */
 static bool alloc_slot(const struct remo_tree *tree, struct tree_cached *slot) {
     uint32_t count = remo__tree_node_entries_max(tree->node_bytes);
     if (slot->firsts)
@@ -83,7 +84,7 @@ static bool alloc_slot(const struct remo_tree *tree, struct tree_cached *slot) {
     return true;
 }
 
-/* Fill a slot with the node in its image. Leaves it empty if the node is not valid. */
+/* Fill a slot from the node in its image. Leaves the slot empty if the node is not valid. */
 static void fill_slot(const struct remo_tree *tree, struct tree_cached *slot) {
     uint32_t bytes = tree->node_bytes, count;
     struct tree_bytes low, high;

@@ -7,7 +7,7 @@
 
 #define FROZEN_PAUSE_NS (20 * REMO__NS_PER_US)
 
-/* Return what failed and the remedy, or NULL for a code that no change has. */
+/* Return the cause of a failed change and the remedy, or NULL for other codes. */
 static const char *reason_of(int rc) {
     switch (rc) {
     case -EEXIST: return "the tree has this key already; update or upsert it";
@@ -29,7 +29,7 @@ int remo__tree_fail_change(const struct remo_tree *tree, int rc, uint32_t owner)
     const char *reason = reason_of(rc);
     if (rc == -EEXIST || rc == -ENOENT || rc == -ESTALE || rc == -ENOSPC)
         return remo__fail_static(rc, reason);
-    return remo__fail(rc, "node %u could not change tree %s: %s%s", owner, remo_channel_name(tree->channel),
+    return remo__fail(rc, "node %u cannot change tree %s: %s%s", owner, remo_channel_name(tree->channel),
                       reason ? reason : strerror(-rc),
                       reason ? "" : "; nothing has changed: repeat the change");
 }
@@ -64,7 +64,7 @@ struct change {
     uint32_t owner;
     const struct tree_write *writes;
     uint32_t count;  /* 0: one write, of TREE_CHANGE */
-    uint32_t failed; /* after an error of an apply: the index of the write, or `count` */
+    uint32_t failed; /* after an error of an apply: the index of the write that caused it, or `count` */
 };
 
 /* Return the status of the handler, or a negative error of the call. */
@@ -100,7 +100,7 @@ static int fail_apply(const struct remo_tree *tree, int rc, const struct change 
     const char *reason = reason_of(rc);
     if (change->failed >= change->count)
         return remo__tree_fail_change(tree, rc, change->owner);
-    return remo__fail(rc, "cannot apply %u writes to tree %s, and none was made: write %u failed: %s",
+    return remo__fail(rc, "cannot apply %u writes to tree %s, none was made: write %u failed: %s",
                       change->count, remo_channel_name(tree->channel), change->failed,
                       reason ? reason : strerror(-rc));
 }
@@ -236,7 +236,7 @@ static int take_write(const struct remo_tree *tree, const struct remo_tree_write
     return 0;
 }
 
-/* Check all writes. After an error change->failed is the index of the wrong one, or `count`. */
+/* Check all writes. After an error change->failed is the index of the write that caused it, or `count`. */
 static int take_writes(const struct remo_tree *tree, const struct remo_tree_write *from,
                        struct tree_write *writes, struct change *change) {
     size_t bytes = 0;
@@ -260,7 +260,7 @@ static int take_writes(const struct remo_tree *tree, const struct remo_tree_writ
     if (bytes > REMO_RPC_BYTES_MAX)
         return remo__fail(
             -EMSGSIZE,
-            "cannot apply %u writes to tree %s: they have %zu bytes, with %zu for each write, and the "
+            "cannot apply %u writes to tree %s: they have %zu bytes, including %zu for each write, and the "
             "maximum is %u; apply fewer at once",
             change->count, remo_channel_name(tree->channel), bytes, sizeof(struct tree_part),
             REMO_RPC_BYTES_MAX);

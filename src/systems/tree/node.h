@@ -65,7 +65,7 @@ uint64_t remo__tree_first_bytes(struct tree_bytes key);
 
 /* ---- read ---- */
 
-/* Return the number of children that a node can have. */
+/* Return the maximum number of children of an inner node. */
 uint32_t remo__tree_node_entries_max(uint32_t bytes);
 
 /* Return whether `node` is in use, has this level, and has valid fences. */
@@ -115,7 +115,8 @@ static inline bool remo__tree_node_entry(const void *node, uint32_t bytes, uint3
  * if an entry is not valid. */
 bool remo__tree_node_find(const void *node, uint32_t bytes, struct tree_bytes key, uint32_t *ret_index,
                           bool *ret_found);
-/* Return whether the value of an entry is the index of a child, which is never the root. */
+/* Set *ret_child to the child of an entry of an inner node. Returns false if the value of the entry is not
+ * the index of a child; the root is never a child. */
 bool remo__tree_child_of(const struct tree_entry *entry, uint32_t node_count, uint32_t *ret_child);
 /* Find the child of an inner node whose range contains `key`. */
 bool remo__tree_node_child(const void *node, uint32_t bytes, struct tree_bytes key, uint32_t *ret_index,

@@ -13,7 +13,7 @@ struct tree_changed *remo__tree_overlay_find(struct tree_owner *own, uint32_t ob
     return NULL;
 }
 
-/* Return the node in the overlay, which is added if necessary. */
+/* Set *ret_changed to the node in the overlay. Adds the node if necessary. */
 static int add(const struct remo_tree *tree, uint32_t object, struct tree_changed **ret_changed) {
     struct tree_overlay *overlay = &tree->own->overlay;
     *ret_changed = remo__tree_overlay_find(tree->own, object);
@@ -31,7 +31,7 @@ static int add(const struct remo_tree *tree, uint32_t object, struct tree_change
     return 0;
 }
 
-/* Add a range of bytes that a write has changed. Ranges that meet become one. */
+/* Add a range of bytes that a write has changed. Two ranges that overlap or touch become one. */
 static void add_range(struct tree_changed *changed, struct tree_range range) {
     uint32_t begin = range.offset, end = begin + range.bytes;
     for (uint32_t i = 0; i < changed->range_count; i++) {

@@ -8,7 +8,7 @@
 
 /* Attempts that read the newest state of each node, before those that read all nodes as of one version. */
 #define ATTEMPTS 4u
-#define LEVELS 3u /* of a binary search, whose entries are prefetched together */
+#define LEVELS 3u /* steps of a binary search, whose entries are prefetched together */
 #ifdef REMO_SIM_SMALL
 #define FIRST_BYTES 14u /* of a node: the header, and the slots of most nodes */
 #else
@@ -168,8 +168,9 @@ static bool find_child(const struct seek *seek, uint32_t *ret_child) {
            && *ret_child != TREE_ROOT && *ret_child < seek->tree->node_count;
 }
 
-/* Set *level and *object to those of an inner node's child. Returns false if this is the wrong way. `level`
- * was that of the node, or for the root a limit. */
+/* Set *level and *object to those of the child of an inner node. Before, *object is the node, and *level is
+ * its level, or for the root the maximum level. Returns false if the node does not fit, or has no such
+ * child. */
 static bool descend(const struct seek *seek, const struct tree_cached *cached, uint32_t *level,
                     uint32_t *object) {
     struct tree_header header;

@@ -6,8 +6,8 @@
 
 #include "systems/tree/tree.h"
 
-#define COPIED_BYTES 32u
-#define WRONG_WAY 1 /* not an error if the inner nodes were cached */
+#define COPIED_BYTES 32u /* a shorter entry is copied with the bytes after it, by few instructions */
+#define WRONG_WAY 1      /* not an error if the inner nodes were cached */
 
 /* The cursor is where the rest of the range begins: ascending, the first key that has not been copied;
  * descending, the key after it. */
@@ -95,8 +95,8 @@ static bool has_cursor(const struct scan *scan, const void *leaf) {
            && (!has_high || remo__tree_compare(cursor_of(scan), high) <= 0);
 }
 
-/* Copy entries as long as they are valid, and fit with all COPIED_BYTES that are copied at once. `step` is 1
- * or -1. Returns the number of entries. */
+/* Copy entries, up to the first one that is not valid, or for which the buffer has less room than its size or
+ * COPIED_BYTES. `step` is 1 or -1. Returns the number of copied entries. */
 static uint32_t copy_entries(struct scan *scan, const void *leaf, uint32_t index, uint32_t count, int step) {
     uint32_t node_bytes = scan->tree->node_bytes, copied = 0;
     char *place = scan->buffer + scan->result.bytes, *end = scan->buffer + scan->cap;

@@ -1,7 +1,7 @@
 /* tree.h - declarations that the files of the tree share. The public header is remo/tree.h.
  *
  *   tree.c      open and close
- *   change.c    changes, at the calling node: applied at once, or by a call to the owner
+ *   change.c    changes, at the calling node: made at once, or by a call to the owner
  *   cache.c     inner nodes that a thread has read
  *   read.c      gets
  *   range.c     limits of ranges of keys
@@ -32,7 +32,7 @@
 #define TREE_DEPTH_MAX 4u /* levels */
 #define TREE_CACHE_SLOTS 2u
 #define TREE_OVERLAY_MAX 16u
-#define TREE_WINDOW 3u /* nodes in a buffer: a parent, and the leaves that a scan reads at the same time */
+#define TREE_WINDOW 3u /* nodes in a buffer: of a scan, a parent and leaves; of gets, leaves */
 #else
 #define TREE_DEPTH_MAX 16u
 #define TREE_CACHE_SLOTS 1024u
@@ -55,7 +55,7 @@ struct tree_write {
     struct tree_bytes key, value, expected;
 };
 
-/* A request of TREE_CHANGE: this header, the key, the value and, to its end, the expected value. */
+/* A request of TREE_CHANGE: this header, the key, the value, and in the rest the expected value. */
 struct tree_request {
     uint8_t op, zero;
     uint16_t key_bytes, value_bytes;
@@ -196,7 +196,7 @@ int remo__tree_remove_some(struct remo_tree *tree, const struct tree_removal *re
 
 /* ---- overlay.c ---- */
 
-/* Return the node as the writes of the present apply have left it, or NULL if they have not changed it. */
+/* Return the node as the writes of the current apply have left it, or NULL if they have not changed it. */
 struct tree_changed *remo__tree_overlay_find(struct tree_owner *own, uint32_t object);
 /* Move the changes of the steps to the overlay. Returns -EMSGSIZE if it has no room, or -ENOMEM. Then the
  * apply must fail. */
@@ -229,7 +229,7 @@ int remo__tree_limits(const struct remo_tree *tree, const struct remo_tree_range
 
 /* The handlers of TREE_CHANGE and TREE_APPLY. The status is 0, TREE_FROZEN or a positive errno code: negative
  * statuses are errors of the call. The reply to TREE_APPLY, except for TREE_FROZEN and EPROTO, has 4 bytes:
- * the index of the write that failed. */
+ * the index of the write that caused an error, or the number of writes. */
 int remo__tree_serve(void *ctx, const struct remo_rpc_request *request);
 int remo__tree_serve_apply(void *ctx, const struct remo_rpc_request *request);
 /* Decode a request of TREE_APPLY. Returns the number of writes, or 0 if the request is not valid. */

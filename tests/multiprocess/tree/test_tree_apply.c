@@ -1,5 +1,5 @@
 /* test_tree_apply.c - compare_put, and several writes at one instant: codes, order, limits and cost; random
- * batches against a model, until no node is free; scans that never see a part of a batch. */
+ * applies against a model, until no node is free; scans that see all writes of an apply or none. */
 #include <stdio.h>
 
 #include "base/random.h"
@@ -97,7 +97,7 @@ static int expect_text(struct remo_tree *tree, const char *key, const char *text
     return 0;
 }
 
-/* Each write sees those before it. */
+/* Each write sees the effects of the writes before it. */
 static int apply_in_order(struct remo_tree *tree) {
     struct remo_tree_write writes[] = {
         write_of(REMO_TREE_INSERT, "a", "1"),  write_of(REMO_TREE_UPDATE, "a", "22"),
@@ -201,7 +201,7 @@ static int apply_codes(struct remo_node *node, void *ctx) {
     return close_tree(tree);
 }
 
-/* ---- random batches against a model ---- */
+/* ---- random applies against a model ---- */
 
 #define MODEL_KEYS 500u
 #define BATCHES 400u
@@ -210,10 +210,10 @@ struct batch {
     struct remo_tree_write writes[REMO_TREE_WRITES_MAX];
     char keys[REMO_TREE_WRITES_MAX][8];
     unsigned char values[REMO_TREE_WRITES_MAX][NUMBER_BYTES_MAX];
-    uint32_t numbers[MODEL_KEYS]; /* the model after the batch */
+    uint32_t numbers[MODEL_KEYS]; /* the model after the apply */
 };
 
-/* Add a random write to the batch. Returns its code. */
+/* Add a random write. Returns the code that it should have. */
 static int add_write(struct batch *batch, uint32_t i, struct remo__random *random, bool is_shrinking,
                      uint32_t first) {
     uint32_t key = (first + (uint32_t)remo__random_below(random, 1 + MODEL_KEYS / 4)) % MODEL_KEYS;
@@ -238,7 +238,7 @@ static int add_write(struct batch *batch, uint32_t i, struct remo__random *rando
     return rc;
 }
 
-/* Apply a batch. It must have the outcome that the model predicts; without a free node it may fail. */
+/* Apply random writes. The result must be that of the model, or -ENOSPC. */
 static int apply_random(struct remo_tree *tree, struct batch *batch, struct remo__random *random,
                         bool is_shrinking, uint32_t *full_count) {
     uint32_t count = 1 + (uint32_t)remo__random_below(random, REMO_TREE_WRITES_MAX), failed, expected = count;
@@ -280,7 +280,7 @@ static int expect_numbers(struct remo_tree *tree) {
     return 0;
 }
 
-/* The nodes apply batches in turns. With few nodes, some batches find no free node. */
+/* The nodes apply writes in turns. If the tree has few nodes, some applies find no free node. */
 static int random_batches(struct remo_node *node, void *ctx) {
     bool is_full = ctx != NULL;
     const struct remo_tree_options options = {SMALL, .owners = first_nodes(1), .nodes = is_full ? 18 : 200,
@@ -308,7 +308,7 @@ static int random_batches(struct remo_node *node, void *ctx) {
 #define TOGETHER 32u
 #define CHANGES 300u
 
-/* Give the keys, which are in several leaves, the same number. */
+/* Set the values of all keys, which are in several leaves, to the same number. */
 static int apply_number(struct remo_tree *tree, uint32_t number) {
     static struct batch batch;
     uint32_t bytes = make_value(batch.values[0], number);
