@@ -33,8 +33,8 @@
  *            and these calls run one after another;
  *          - scan or get as of a snapshot: the same without reads of versions; and 1 more read for each move
  *            of a node since the snapshot.
- * Order:   all calls are linearizable, except those as of a snapshot. A scan takes effect at one instant for
- *          all its owners.
+ * Order:   all calls are linearizable, except those as of a snapshot; of get_many and remove_range, each key
+ *          is. A scan takes effect at one instant for all its owners.
  *          If the versions change in three attempts, a scan of several owners delays the changes of these
  *          owners, for 100 ms at most. The delays of several scans may follow one another.
  * Failure: if an owner fails, its keys are lost: calls for them return -EHOSTDOWN. If an owner has closed the
@@ -104,7 +104,7 @@ struct remo_tree_item {
     struct remo_tree_key key;
     void *value; /* has value_cap bytes */
     size_t value_cap;
-    size_t value_bytes; /* set by the call, unless the key is absent */
+    size_t value_bytes; /* set by the call; 0 if the key is absent */
     int status;         /* set by the call: 0, -ENOENT or -EMSGSIZE (see remo_tree_get) */
 };
 
@@ -177,7 +177,8 @@ struct remo_tree_write {
  * The owner makes the writes in one SHORT handler, so their size is limited. All keys, values and expected
  * values, and 8 bytes for each write, have at most 4096 bytes together. The writes change at most 256 nodes.
  * At most `retain` nodes can have changes that exceed their log; each node that is split or new is such a
- * node. For example, 64 writes that each split a leaf make at least 128 such nodes.
+ * node, and in a small node each insert exceeds the log. For example, 64 writes that each split a leaf make
+ * at least 128 such nodes. A node that a write drops can be used again only after the apply.
  * Errors: after an error other than -ETIMEDOUT and -EHOSTDOWN (see Failure), nothing has changed.
  *   -EEXIST, -ENOENT, -ESTALE, -ENOSPC  write *ret_failed fails, as in the function of the same name
  *   -EXDEV     the owner of the key of write *ret_failed is not that of the first key
@@ -242,7 +243,7 @@ REMO_API int remo_tree_scan(struct remo_tree *tree, const struct remo_tree_range
  *   -EINVAL     `tree` or `range` is NULL, or the range is wrong
  *   -EBUSY      scans delayed a call for op_timeout_ns
  *   -ETIMEDOUT  an owner did not reply: it has removed up to 64 keys more than *ret_count, or will do so
- *   -ENOMEM     also: an owner has no memory
+ *   -ENOMEM     also: an owner has no memory; as after -ETIMEDOUT
  *   others      those of remo_rpc_call */
 REMO_API int remo_tree_remove_range(struct remo_tree *tree, const struct remo_tree_range *range,
                                     uint64_t *ret_count);

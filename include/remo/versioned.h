@@ -33,7 +33,8 @@
  *          reads the head again.
  *          read_many: 1 read of the version, and then as read for each object, 16 objects at the same
  *          time.
- *          visit, visit_many: as read_at and read_many_at.
+ *          visit, visit_many: as read_at and read_many_at. In mapped memory, visit_many also loads the
+ *          first 5 KiB of the next object into the cache during the visit of one.
  *          read_at: as read; at most 1 more read of an extent for each move of the object since
  *          `version`; and 1 read of 8 bytes if this node has not found yet that the owner has reached
  *          `version`.

@@ -13,6 +13,7 @@
 #define SCAN UINT64_C(0)
 #define SCAN_MIDDLE UINT64_C(1) /* keys 1 and 2 */
 #define READ_FIXED UINT64_C(2)  /* get all fixed keys, which the history does not contain */
+#define GET_MANY UINT64_C(3)    /* all four keys by one call; for the checker, four calls */
 #define BY_SNAPSHOT 1           /* of a read */
 #define BY_RANGE 1              /* of a delete */
 /* Up to four writes of remo_tree_apply, as one transaction. If one write fails, none has an effect. */
@@ -249,10 +250,37 @@ static void read_fixed(const struct tree_state *s, uint32_t rank) {
     }
 }
 
+/* Get all keys by one call. Each get has an instant of its own. */
+static void get_many(const struct tree_state *s, uint32_t rank) {
+    struct remo_tree_item items[ORACLE_KEYS];
+    unsigned char keys[ORACLE_KEYS], values[ORACLE_KEYS][VALUE_BYTES_MAX];
+    uint32_t indices[ORACLE_KEYS];
+    for (uint32_t i = 0; i < ORACLE_KEYS; i++) {
+        keys[i] = (unsigned char)('a' + i);
+        items[i] =
+            (struct remo_tree_item){.key = {&keys[i], 1}, .value = values[i], .value_cap = VALUE_BYTES_MAX};
+        indices[i] = sim_begin(TX_RUN, 0, STEP(TX_READ, i, 0), 0);
+    }
+    int rc = remo_tree_get_many(s->trees[rank], items, ORACLE_KEYS);
+    sim_require(rc == 0 || sim_excused(rank, SIM_ANY, rc), "get_many: %d (%s)", rc, remo_last_error());
+    for (uint32_t i = 0; i < ORACLE_KEYS; i++) {
+        if (rc != 0) {
+            sim_forget(indices[i]);
+            continue;
+        }
+        uint64_t number = items[i].status == 0 ? number_of(s, values[i], items[i].value_bytes) : 0;
+        sim_end(indices[i], 0, outcome_of(items[i].status, number));
+    }
+}
+
 /* Execute and record one call. A change that fails was made once or not at all. */
 static void call(struct tree_state *s, uint32_t rank, uint64_t step) {
     if (step == READ_FIXED) {
         read_fixed(s, rank);
+        return;
+    }
+    if (step == GET_MANY) {
+        get_many(s, rank);
         return;
     }
     const uint64_t reads_middle = STEP(TX_READ, 1, 0) | STEP(TX_READ, 2, 0) << 16,
@@ -298,7 +326,7 @@ static void changes_body(void *state, uint32_t rank, uint32_t thread) {
         {STEP(TX_INSERT, 0, 1), STEP(TX_PUT, 2, 2), STEP(TX_PUT, 1, 3), SCAN, STEP(TX_DELETE, 2, BY_RANGE),
          STEP(TX_UPDATE, 0, 4), STEP(TX_READ, 3, 0), SCAN},
         {STEP(TX_PUT, 3, 11), STEP(TX_READ, 1, 0), STEP(TX_INSERT, 2, 12), STEP(TX_DELETE, 3, 0), SCAN,
-         STEP(TX_PUT, 3, 13), STEP(TX_DELETE, 1, 0), STEP(TX_READ, 2, 0)},
+         STEP(TX_PUT, 3, 13), STEP(TX_DELETE, 1, 0), GET_MANY},
         {SCAN, STEP(TX_READ, 0, BY_SNAPSHOT), STEP(TX_READ, 3, 0), SCAN, STEP(TX_DELETE, 0, BY_RANGE),
          STEP(TX_READ, 2, BY_SNAPSHOT), SCAN, STEP(TX_READ, 1, 0)}};
     (void)thread;
@@ -334,7 +362,7 @@ static void threads_body(void *state, uint32_t rank, uint32_t thread) {
         {STEP(TX_PUT, 0, 1), STEP(TX_PUT, 3, 2), SCAN, STEP(TX_DELETE, 3, 0)},
         {STEP(TX_INSERT, 1, 11), STEP(TX_READ, 3, 0), STEP(TX_DELETE, 1, 0), SCAN},
         {STEP(TX_PUT, 2, 21), SCAN, STEP(TX_READ, 0, 0), STEP(TX_DELETE, 2, BY_RANGE)},
-        {STEP(TX_READ, 2, 0), STEP(TX_PUT, 1, 31), SCAN, STEP(TX_READ, 1, 0)}};
+        {STEP(TX_READ, 2, 0), STEP(TX_PUT, 1, 31), SCAN, GET_MANY}};
     run(state, rank, programs[2 * rank + thread], 4);
 }
 

@@ -6,7 +6,7 @@
  *          is the whole transfer, or lies in a transfer that starts at a multiple of 8. Up to
  *          REMO__MAPPED_WORDS_BYTES a loop moves word by word. Above, memcpy moves whole cache lines or
  *          vectors, which x86-64 and aarch64 do not split inside an aligned word. The order of the words is
- *          undefined (memory model, row 15).
+ *          undefined (memory model, row 15). A small transfer from another address may move a byte twice.
  * Order:   `copy_to` is ordered after this thread's earlier accesses, `copy_from` before its later ones.
  *          Stores may remain in this CPU's store buffer: only `remo__mapped_fence` or an atomic places
  *          them before a later load is executed.
@@ -139,12 +139,11 @@ REMO__MAPPED_RACY void remo__mapped_words(void *to, const void *from, size_t siz
 REMO__MAPPED_RACY void remo__mapped_small(void *to, const void *from, size_t size_bytes) {
     const char *end = (const char *)from + size_bytes;
     char *to_end = (char *)to + size_bytes;
-    const volatile remo__word64 *words = from, *last = (const volatile remo__word64 *)(end - 8),
-                                *before = (const volatile remo__word64 *)(end - 16);
+    const volatile remo__word64 *words = from;
     volatile remo__word64 *to_words = to;
-    uint64_t a = words[0], d = *last;
+    uint64_t a = words[0], d = *(const volatile remo__word64 *)(end - 8);
     if (size_bytes > 16) {
-        uint64_t b = words[1], c = *before;
+        uint64_t b = words[1], c = *(const volatile remo__word64 *)(end - 16);
         to_words[1] = b;
         *(volatile remo__word64 *)(to_end - 16) = c;
     }

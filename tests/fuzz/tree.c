@@ -238,6 +238,9 @@ static void read_damaged(void) {
     assert(rc == 0);
     expect_end(remo_tree_get(tree, "17", 2, buffer, sizeof buffer, &bytes));
     expect_end(remo_tree_get_at(tree, &snapshot, "05", 2, buffer, sizeof buffer, &bytes));
+    struct remo_tree_item items[] = {{.key = {"05", 2}, .value = buffer, .value_cap = 64},
+                                     {.key = {"17", 2}, .value = buffer + 64, .value_cap = 64}};
+    expect_end(remo_tree_get_many(tree, items, 2));
 }
 
 static void fuzz_damage(const uint8_t *data, size_t bytes) {

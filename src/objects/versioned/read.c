@@ -15,6 +15,7 @@
 #define WINDOW 16u
 #endif
 #define PREFETCHED_BYTES 384u
+#define PREFETCHED_BYTES_MAX 5120u
 #define KEPT_BYTES_MAX (64u << 10) /* larger buffers are not kept between reads */
 
 /* A read of one object. */
@@ -189,10 +190,16 @@ static void prefetch_parts(const struct get *get) {
 }
 
 /* Prefetch the base and the first records of an extent, while the extent before it is visited. */
-static void prefetch_next(struct get *get) {
+static void prefetch_next(const struct get *get) {
     const struct remo__versioned_shape *shape = &get->versioned->shape;
-    if (!get->is_done && get->location != 0 && find_place(get) == 0)
-        prefetch_lines(get->place, remo__min(shape->extent_bytes, shape->base_bytes + PREFETCHED_BYTES));
+    const struct remo__memory *memory = get->versioned->region->memory;
+    if (get->is_done || get->location == 0)
+        return;
+    const char *place =
+        is_own(get) ? memory->own + extent_at(get) : remo__memory_mapped(memory, get->owner, extent_at(get));
+    uint64_t bytes = remo__min(shape->extent_bytes, shape->base_bytes + PREFETCHED_BYTES);
+    if (place)
+        prefetch_lines(place, remo__min(bytes, PREFETCHED_BYTES_MAX));
 }
 
 /* Return whether the extent in mapped memory still has the generation of the location. */
@@ -232,7 +239,7 @@ static int ask_directory(struct get *get, struct remo_ack *ack) {
 static int use_location(struct get *get) {
     if (!is_location(get))
         return fail_damaged(get);
-    atomic_store_explicit(get->known, get->location, memory_order_relaxed);
+    atomic_store_explicit(get->known, get->location, memory_order_release);
     return 0;
 }
 
@@ -520,7 +527,8 @@ static int begin_get(struct remo_versioned *versioned, uint32_t owner, uint32_t 
     ret_get->visit = visit;
     ret_get->ctx = ctx;
     ret_get->known = &locations[object];
-    ret_get->location = atomic_load_explicit(ret_get->known, memory_order_relaxed);
+    /* If another thread has read the location, the extent precedes it. */
+    ret_get->location = atomic_load_explicit(ret_get->known, memory_order_acquire);
     ret_get->buffer = take_buffer(versioned, ret_get->thread);
     return ret_get->buffer ? 0 : remo__last_code();
 }

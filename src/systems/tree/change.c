@@ -281,11 +281,13 @@ static int apply(struct remo_tree *tree, const struct remo_tree_write *from, str
 
 int remo_tree_apply(struct remo_tree *tree, const struct remo_tree_write *writes, uint32_t count,
                     uint32_t *ret_failed) {
+    if (ret_failed)
+        *ret_failed = count;
     REMO__REQUIRE(tree);
     REMO__REQUIRE(writes);
     struct change change = {.count = count, .failed = count};
     int rc = apply(tree, writes, &change);
-    if (ret_failed)
-        *ret_failed = rc == 0 ? count : change.failed;
+    if (ret_failed && rc != 0)
+        *ret_failed = (uint32_t)remo__min(change.failed, count);
     return rc;
 }

@@ -104,7 +104,8 @@ static int descend(struct remo_tree *tree, struct tree_bytes key) {
             own->depth++;
             return 0;
         }
-        if (!remo__tree_node_child(step->image, tree->node_bytes, key, &step->child, &object))
+        if (!remo__tree_node_child(step->image, tree->node_bytes, key, &step->child, &object)
+            || object == TREE_ROOT || object >= tree->node_count)
             break;
     }
     return fail_damaged(tree);

@@ -136,7 +136,7 @@ static void visit(void *ctx, const struct remo_versioned_view *view) {
     if (!remo__tree_node_is_valid(seek->buffer, node_bytes, header.level))
         return;
     if (header.level > 0) {
-        fetch(seek, view, 0, node_bytes);
+        fetch(seek, view, first_bytes, node_bytes - first_bytes); /* the checked header stays */
         seek->result = SEEK_INNER;
         return;
     }
@@ -320,6 +320,7 @@ static int seek_together(struct gets *gets, uint32_t owner) {
 
 static int finish_get(struct seek *seek, struct remo_tree_item *item) {
     int rc = seek->result == SEEK_FOUND || seek->result == SEEK_ABSENT ? 0 : seek_newest(seek);
+    item->value_bytes = 0;
     if (rc == 0)
         rc = copy_value(seek, item->value, item->value_cap, &item->value_bytes);
     item->status = rc;

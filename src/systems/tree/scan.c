@@ -206,7 +206,8 @@ static int load(struct scan *scan, uint32_t object, const void **ret_node) {
     *ret_node = node_at(scan, 0);
     int rc =
         remo_versioned_read_at(scan->tree->nodes, scan->owner, object, scan->version, node_at(scan, 0), NULL);
-    if (rc == 0)
+    bool is_newer = scan->snapshot && remo__tree_cached(scan->cache, scan->owner, object);
+    if (rc == 0 && !is_newer) /* a node of an old version does not replace a cached one, which gets use */
         remo__tree_cache_node(scan->tree, scan->cache, scan->owner, object, *ret_node);
     return rc;
 }

@@ -78,7 +78,9 @@ int remo__tree_serve_apply(void *ctx, const struct remo_rpc_request *request) {
     if (count == 0)
         return EPROTO;
     int rc = remo__tree_apply(tree, writes, count, &failed);
-    return rc == TREE_FROZEN ? rc : remo_rpc_reply(request, -rc, &failed, sizeof failed);
+    if (rc != TREE_FROZEN) /* if it cannot reply, the service replies with the status alone */
+        (void)remo_rpc_reply(request, -rc, &failed, sizeof failed);
+    return rc == TREE_FROZEN ? rc : -rc;
 }
 
 bool remo__tree_decode_remove(const struct remo_tree *tree, const void *data, size_t bytes,
@@ -113,7 +115,8 @@ int remo__tree_serve_remove(void *ctx, const struct remo_rpc_request *request) {
     struct tree_range_reply reply = {.count = removed.count, .is_done = removed.is_done};
     memcpy(data, &reply, sizeof reply);
     memcpy(data + sizeof reply, removed.next, removed.next_bytes);
-    return remo_rpc_reply(request, 0, data, sizeof reply + removed.next_bytes);
+    rc = remo_rpc_reply(request, 0, data, sizeof reply + removed.next_bytes);
+    return rc == 0 ? 0 : ENOMEM;
 }
 
 /* ---- freeze ---- */
