@@ -437,18 +437,22 @@ static void abandon_overlay(struct tree_owner *own) {
             put_index(own, own->overlay.nodes[i].object);
 }
 
+/* Make a change in the overlay. */
+static int change_in_overlay(struct remo_tree *tree, const struct tree_write *write) {
+    int rc = prepare(tree, write);
+    if (rc == 0)
+        rc = remo__tree_overlay_take(tree);
+    return rc == 0 ? 0 : abandon(tree->own, rc);
+}
+
 static int change_all(struct remo_tree *tree, const struct tree_write *writes, uint32_t count,
                       uint32_t *ret_failed) {
     struct tree_owner *own = tree->own;
     int rc = 0;
     for (uint32_t i = 0; i < count && rc == 0; i++) {
-        rc = prepare(tree, &writes[i]);
-        if (rc == 0)
-            rc = remo__tree_overlay_take(tree);
-        if (rc != 0) {
+        rc = change_in_overlay(tree, &writes[i]);
+        if (rc != 0)
             *ret_failed = i;
-            (void)abandon(own, rc);
-        }
     }
     if (rc == 0)
         rc = commit_overlay(tree);
@@ -543,9 +547,7 @@ static int remove_batch(struct remo_tree *tree, const struct tree_removal *remov
         if (rc != 0 || removed->is_done)
             break;
         struct tree_write write = {.op = TREE_REMOVE, .key = {removed->next, removed->next_bytes}};
-        rc = prepare(tree, &write);
-        if (rc == 0)
-            rc = remo__tree_overlay_take(tree);
+        rc = change_in_overlay(tree, &write);
         removed->next[removed->next_bytes++] = 0; /* the next possible key */
         removed->count += rc == 0;
     }
