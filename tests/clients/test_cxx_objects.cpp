@@ -298,6 +298,11 @@ void test_tree(remo::node &node) {
     CHECK_THROWS(map.get_at(before, key, room), remo::errc::message_size);
     CHECK_THROWS(map.get_at({1}, key), remo::errc::invalid_argument);
     map.put(key, "put");
+    CHECK(!map.compare_put(key, "pot", "x") && map.compare_put(key, "put", "other"));
+    CHECK(map.get(key) == "other" && !map.compare_put("absent", "", "x"));
+    CHECK_THROWS(map.erase_range({key, {}, REMO_TREE_DESCENDING}), remo::errc::invalid_argument);
+    CHECK(map.erase_range({key, key, REMO_TREE_TO_INCLUDED}) == 1 && !map.get(key));
+    map.put(key, "put");
     CHECK(map.erase(key) && !map.get(key));
     all.wait(patience);
     CHECK(map.count() == 0 && map.entries().begin() == map.entries().end());

@@ -395,6 +395,16 @@ def test_tree_range(node):
     barrier.wait(PATIENCE)
     assert list(tree.range(snapshot=before)) == keys and len(tree) == 1000 - node.size
     barrier.wait(PATIENCE)
+    if node.rank == 0:
+        assert tree.compare_put('0001', expected[b'0001'], 'new') and tree['0001'] == b'new'
+        assert not tree.compare_put('0001', 'old', 'x') and not tree.compare_put('absent', '', 'x')
+        assert tree.range('0001', limit=2).delete() == 2 and tree.range(limit=0).delete() == 0
+        del tree['0100':'0200']
+        assert not list(tree['0100':'0200']) and '0200' in tree and '0099' in tree
+        expect(ValueError, lambda: tree.range(reverse=True).delete(), 'descending')
+        tree.clear()
+        assert not tree
+    barrier.wait(PATIENCE)
 
 
 def test_ack(node):

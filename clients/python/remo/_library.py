@@ -282,6 +282,8 @@ FUNCTIONS = {
     'remo_tree_update': (c_int, c_void_p, c_void_p, c_size_t, c_void_p, c_size_t),
     'remo_tree_upsert': (c_int, c_void_p, c_void_p, c_size_t, c_void_p, c_size_t),
     'remo_tree_remove': (c_int, c_void_p, c_void_p, c_size_t),
+    'remo_tree_compare_put': (c_int, c_void_p, c_void_p, c_size_t, c_void_p, c_size_t, c_void_p, c_size_t),
+    'remo_tree_remove_range': (c_int, c_void_p, POINTER(TreeRange), _word),
     'remo_tree_scan': (c_int, c_void_p, POINTER(TreeRange), c_void_p, c_size_t, POINTER(TreeResult)),
     'remo_tree_count': (c_int, c_void_p, POINTER(TreeRange), _word),
     'remo_tree_result_next': (c_int, c_void_p, POINTER(TreeResult), _size, POINTER(TreeEntry)),

@@ -38,12 +38,6 @@ class KV(Map):
         super().__init__(node, name, KVOptions(participants=Nodeset.of(participants), capacity=capacity,
                                                key_bytes_max=key_bytes_max, value_bytes_max=value_bytes_max))
 
-    def compare_put(self, key: Bytes, expected: Bytes, value: Bytes) -> bool:
-        """Replace the value of a key if it equals `expected`. Return False, without a change, if
-        the value differs or the key is absent."""
-        code = self._call('compare_put', *source(key), *source(expected), *source(value))
-        return code not in (-errno.ESTALE, -errno.ENOENT) and check(code) == 0
-
     def fetch_add(self, key: Bytes, delta: int = 1) -> int:
         """Add to a value of 8 bytes in the byte order of the machine, modulo 2**64; return the
         value before. An absent key raises KeyError: insert it first with its initial value."""

@@ -40,6 +40,12 @@ class Map(Object, MutableMapping):
         """Replace the value of a key. Return False if the key is absent."""
         return self._unless(errno.ENOENT, 'update', *source(key), *source(value))
 
+    def compare_put(self, key: Bytes, expected: Bytes, value: Bytes) -> bool:
+        """Replace the value of a key if it equals `expected`. Return False, without a change, if
+        the value differs or the key is absent."""
+        code = self._call('compare_put', *source(key), *source(expected), *source(value))
+        return code not in (-errno.ESTALE, -errno.ENOENT) and check(code) == 0
+
     def delete(self, key: Bytes) -> bool:
         """Remove a key. Return False if it is absent."""
         return self._unless(errno.ENOENT, self._delete_verb, *source(key))

@@ -105,6 +105,17 @@ class Tree(Map):
             raise _invalid(f'cannot slice tree {self.name} with step {key.step}; leave it out, or use range')
         return self.range(key.start, key.stop)
 
+    def __delitem__(self, key: Any) -> None:
+        """Remove a key (KeyError if it is absent), or the keys of a slice."""
+        if isinstance(key, slice):
+            self[key].delete()
+        else:
+            super().__delitem__(key)
+
+    def clear(self) -> None:
+        """Remove all keys. Keys that are inserted meanwhile may stay."""
+        self.range().delete()
+
     def __iter__(self) -> Iterator[bytes]:
         return iter(self.range())
 
@@ -147,6 +158,17 @@ class TreeRange:
         count = ctypes.c_uint64()
         (start, _keep_start), (stop, _keep_stop) = _key_of(self._start), _key_of(self._stop)
         check(self._tree._call('count', _range(start, stop, self._flags, self._limit, self._snapshot), count))
+        return count.value
+
+    def delete(self) -> int:
+        """Remove the keys, `limit` at most, and return their number. Not atomic: see
+        remo_tree_remove_range. A range with `reverse` or a snapshot cannot be removed."""
+        if self._limit == 0:
+            return 0
+        count = ctypes.c_uint64()
+        (start, _keep_start), (stop, _keep_stop) = _key_of(self._start), _key_of(self._stop)
+        check(self._tree._call('remove_range',
+                               _range(start, stop, self._flags, self._limit, self._snapshot), count))
         return count.value
 
     def keys(self) -> KeysView:

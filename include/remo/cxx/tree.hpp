@@ -230,6 +230,24 @@ class tree : public detail::object<remo_tree, remo_tree_close, remo_tree_channel
             return remo_tree_upsert(t, key.data(), key.size(), value.data(), value.size());
         });
     }
+    /* Replace the value if it equals `expected`. Return false, without a change, if the value differs or the
+     * key is absent. */
+    bool compare_put(const_bytes key, const_bytes expected, const_bytes value, on_error errors = {}) {
+        return unless(errors, -ENOENT, [&](remo_tree *t) {
+            int rc = remo_tree_compare_put(t, key.data(), key.size(), expected.data(), expected.size(),
+                                           value.data(), value.size());
+            return rc == -ESTALE ? -ENOENT : rc;
+        });
+    }
+    /* Remove the keys of a range, and return their number, also after an error (remo_tree_remove_range). */
+    std::uint64_t erase_range(const tree_range &range, on_error errors = {}) {
+        std::uint64_t count = 0;
+        call(errors, range.snapshot, [&](remo_tree *t) {
+            remo_tree_range all = detail::tree_range_of(range);
+            return remo_tree_remove_range(t, &all, &count);
+        });
+        return count;
+    }
     /* Return false if the key is absent (remo_tree_remove). */
     bool erase(const_bytes key, on_error errors = {}) {
         return unless(errors, -ENOENT,
