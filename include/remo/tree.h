@@ -11,9 +11,9 @@
  *          other change of several nodes is one commit.
  *          Network memory: that of the versioned objects, with a log_bytes of node_bytes / 8, and of rpc.
  *          Private memory, besides theirs: of an owner, a copy of each inner node, 34 more nodes, 12 bytes
- *          for each of `nodes`, 64 KiB, and copies of as many nodes as the largest apply so far has changed;
- *          of each thread that reads, 2.2 node_bytes for each of up to 1024 inner nodes, and 16 nodes for
- *          each get or scan that its tasks run at the same time.
+ *          for each of `nodes`, 64 KiB, and copies of as many nodes as one apply or one call of remove_range
+ *          has changed so far; of each thread that reads, 2.2 node_bytes for each of up to 1024 inner nodes,
+ *          and 16 nodes for each get or scan that its tasks run at the same time.
  * Cost:    network operations, where memory is not mapped. At the owner itself there are none. Reading a
  *          node of the tree takes 1 read, 2 the first time, and 3 after a move (versioned.h). Each thread
  *          caches the inner nodes that it reads.
@@ -237,8 +237,8 @@ REMO_API int remo_tree_scan(struct remo_tree *tree, const struct remo_tree_range
  * were removed, also after an error. The owners of the range are called one after another. An owner removes
  * up to 64 keys at one instant, those that are present when it executes the call. So the range is not
  * removed at one instant, and a key that another caller inserts meanwhile may remain. Needs no free node.
- * Cost: 1 call for each 64 keys and for the last of an owner; more calls if merges rewrite more than `retain`
- * nodes.
+ * Cost: 1 call for each 64 keys and for the last of an owner. A call removes fewer keys if their nodes exceed
+ * the limits of an apply.
  * Errors, after which keys up to some place of the range are removed:
  *   -EINVAL     `tree` or `range` is NULL, or the range is wrong
  *   -EBUSY      scans delayed a call for op_timeout_ns

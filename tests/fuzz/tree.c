@@ -171,6 +171,43 @@ static void serve_removal(const uint8_t *data, size_t bytes) {
     assert(rc == 0 && after == before - removed.count);
 }
 
+/* Remove a range in several steps. Then it has no keys. */
+static void remove_steps(const uint8_t *data) {
+    struct remo_tree_range range = {.from = {data + 3, data[0] % (KEY_BYTES_MAX + 1)},
+                                    .to = {data + 3 + KEY_BYTES_MAX, data[1] % (KEY_BYTES_MAX + 1)}};
+    struct tree_removed removed;
+    uint64_t left = 1;
+    struct tree_removal removal = {.from = {range.from.data, (uint32_t)range.from.bytes},
+                                   .to = {range.to.data, (uint32_t)range.to.bytes},
+                                   .has_to = true,
+                                   .limit = 1 + data[2] % 70};
+    if (remo__tree_compare(removal.from, removal.to) > 0)
+        return;
+    do {
+        int rc = remo__tree_remove_some(tree, &removal, &removed);
+        assert(rc == 0 && removed.count <= removal.limit && (removed.is_done || removed.count > 0));
+        char next[KEY_BYTES_MAX + 1];
+        assert(removed.next_bytes <= sizeof next);
+        memcpy(next, removed.next, removed.next_bytes);
+        removal.from = (struct tree_bytes){next, removed.next_bytes};
+    } while (!removed.is_done);
+    int rc = remo_tree_count(tree, &range, &left);
+    assert(rc == 0 && left == 0);
+}
+
+static void remove_ranges(const uint8_t *data, size_t bytes) {
+    uint8_t made[3 + 2 * KEY_BYTES_MAX] = {0};
+    struct tree_range_request header = {.limit = 7, .has_to = 1};
+    uint8_t request[sizeof header + 2 * KEY_BYTES_MAX];
+    serve_removal(data, remo__min(bytes, sizeof made)); /* usually malformed */
+    memcpy(made, data, remo__min(bytes, sizeof made));
+    header.from_bytes = made[0] % (KEY_BYTES_MAX + 1);
+    memcpy(request, &header, sizeof header);
+    memcpy(request + sizeof header, made + 3, header.from_bytes + made[1] % (KEY_BYTES_MAX + 1));
+    serve_removal(request, sizeof header + header.from_bytes + made[1] % (KEY_BYTES_MAX + 1));
+    remove_steps(made);
+}
+
 /* Remove all keys, which are in order. */
 static void clear(void) {
     static char buffer[NODES * NODE_BYTES];
@@ -201,7 +238,7 @@ static void fuzz_requests(const uint8_t *data, size_t bytes, bool are_applies) {
     /* wrong sizes; a good one requires a caller to reply to */
     assert(remo__tree_serve_freeze(tree, &(struct remo_rpc_request){.data = data, .bytes = 7}) == EPROTO);
     assert(remo__tree_serve_thaw(tree, &(struct remo_rpc_request){.data = data}) == 0);
-    serve_removal(data, remo__min(bytes, 24));
+    remove_ranges(data, bytes);
     clear();
 }
 
@@ -260,6 +297,9 @@ static void fuzz_damage(const uint8_t *data, size_t bytes) {
         expect_end(remo_tree_upsert(tree, key, 2 + i % 2, "another value", i % 14));
         expect_end(remo_tree_remove(tree, key, 2));
     }
+    const struct remo_tree_range some = {.from = {"1", 1}, .limit = 20};
+    int rc = remo_tree_remove_range(tree, &some, NULL);
+    assert(rc == 0 || rc == -EPROTO || rc == -ETIMEDOUT);
     read_damaged();
     node->op_timeout_ns = timeout_ns;
     remo_tree_close(tree);

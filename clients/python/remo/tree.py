@@ -60,6 +60,8 @@ class Tree(Map):
               snapshot: Optional[Snapshot] = None) -> TreeRange:
         """Return a view of the keys from `start` to `stop`. None: no limit. With `reverse`, iteration is
         from the last key of the range to the first."""
+        if limit is not None and limit < 0:
+            raise _invalid(f'cannot make a range of tree {self.name} with limit {limit}; use 0 or more')
         flags = _DESCENDING * reverse | _FROM_EXCLUDED * (not includes_start) | _TO_INCLUDED * includes_stop
         return TreeRange(self, start, stop, flags, limit, self._words(snapshot))
 
@@ -161,8 +163,8 @@ class TreeRange:
         return count.value
 
     def delete(self) -> int:
-        """Remove the keys, `limit` at most, and return their number. Not atomic: see
-        remo_tree_remove_range. A range with `reverse` or a snapshot cannot be removed."""
+        """Remove the keys, `limit` at most, and return their number. Not atomic: after an exception, some
+        keys may be removed. A range with `reverse` or a snapshot cannot be removed."""
         if self._limit == 0:
             return 0
         count = ctypes.c_uint64()

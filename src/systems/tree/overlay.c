@@ -1,6 +1,7 @@
-/* overlay.c - the nodes that the writes of one apply have changed, in private memory of the owner.
- * Invariant: the nodes of the last version, with those of the overlay in place of their former state, are the
- * tree after the writes made so far. A node that has been dropped has no parent, so no write loads it. */
+/* overlay.c - the nodes that the writes of one apply, or removals of a range, have changed, in private memory
+ * of the owner. Invariant: the nodes of the last version, with those of the overlay in place of their former
+ * state, are the tree after the writes made so far. A node that has been dropped has no parent, so no write
+ * loads it. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -516,19 +516,19 @@ static int find_next(struct remo_tree *tree, const struct tree_removal *removal,
         const void *leaf = tree->own->steps[tree->own->depth - 1].image;
         if (!remo__tree_node_find(leaf, node_bytes, next, &index, &is_found))
             return fail_damaged(tree);
-        bool has_entry = index < header_of(leaf).count;
-        if (has_entry ? !remo__tree_node_entry(leaf, node_bytes, index, &entry)
-                      : remo__tree_node_high(leaf, node_bytes, &high) && remo__tree_compare(high, next) <= 0)
-            return fail_damaged(tree);
-        if (has_entry ? entry.key.bytes > tree->key_bytes_max : high.bytes > tree->key_bytes_max)
-            return fail_damaged(tree);
-        if (has_entry) {
+        if (index < header_of(leaf).count) {
+            if (!remo__tree_node_entry(leaf, node_bytes, index, &entry)
+                || entry.key.bytes > tree->key_bytes_max
+                || !remo__tree_node_covers(leaf, node_bytes, entry.key))
+                return fail_damaged(tree);
             set_next(removed, entry.key);
             removed->is_done = is_after(tree, removal, removed);
             return 0;
         }
         if (!remo__tree_node_high(leaf, node_bytes, &high))
             break;
+        if (high.bytes > tree->key_bytes_max || remo__tree_compare(high, next) <= 0)
+            return fail_damaged(tree);
         set_next(removed, high);
     }
     removed->is_done = true;
@@ -553,8 +553,8 @@ static int remove_batch(struct remo_tree *tree, const struct tree_removal *remov
     }
     if (rc == 0)
         rc = commit_overlay(tree);
-    own->overlay.count = 0; /* removals take no index */
-    return rc;
+    own->overlay.count = 0;                         /* removals take no index */
+    return rc == -ENOENT ? fail_damaged(tree) : rc; /* the key was found */
 }
 
 int remo__tree_remove_some(struct remo_tree *tree, const struct tree_removal *removal,
@@ -567,7 +567,7 @@ int remo__tree_remove_some(struct remo_tree *tree, const struct tree_removal *re
     rc = TREE_FROZEN;
     if (remo__remaining_ns(own->frozen_until_ns) == 0)
         while ((rc = remove_batch(tree, removal, limit, ret_removed)) == -EMSGSIZE && limit > 1)
-            limit /= 2; /* merges rewrite more nodes than one commit can */
+            limit /= 2; /* a commit has a limit of nodes */
     remo__mutex_unlock(tree->node, &own->mutex);
     return rc;
 }

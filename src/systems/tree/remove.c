@@ -5,6 +5,8 @@
 
 #include "systems/tree/tree.h"
 
+#define LOCAL_PAUSE_NS (5 * REMO__NS_PER_US)
+
 struct removing {
     uint32_t owner;
     struct tree_removal removal;
@@ -19,7 +21,7 @@ static int fail_reply(const struct remo_tree *tree, uint32_t owner) {
 static int decode(const struct remo_tree *tree, struct removing *removing, const char *data, size_t bytes) {
     struct tree_range_reply reply;
     struct tree_removed *removed = &removing->removed;
-    if (bytes < sizeof reply || bytes - sizeof reply > sizeof removed->next)
+    if (bytes < sizeof reply || bytes - sizeof reply > tree->key_bytes_max + 1)
         return fail_reply(tree, removing->owner);
     memcpy(&reply, data, sizeof reply);
     removed->count = reply.count;
@@ -27,7 +29,8 @@ static int decode(const struct remo_tree *tree, struct removing *removing, const
     removed->next_bytes = (uint32_t)(bytes - sizeof reply);
     memcpy(removed->next, data + sizeof reply, removed->next_bytes);
     struct tree_bytes next = {removed->next, removed->next_bytes};
-    bool has_progress = removed->is_done || remo__tree_compare(removing->removal.from, next) < 0;
+    bool has_progress =
+        removed->is_done || (removed->count > 0 && remo__tree_compare(removing->removal.from, next) < 0);
     return removed->count <= removing->removal.limit && has_progress ? 0 : fail_reply(tree, removing->owner);
 }
 
@@ -78,6 +81,8 @@ static int remove_of_owner(struct remo_tree *tree, uint32_t owner, const struct 
         if (rc != 0)
             return rc;
         *count += removing.removed.count;
+        if (owner == tree->node->rank) /* let other threads and tasks have the mutex */
+            remo__pause(tree->node, remo__deadline(LOCAL_PAUSE_NS));
         memcpy(from, removing.removed.next, removing.removed.next_bytes);
         next = (struct tree_bytes){from, removing.removed.next_bytes};
     } while (!removing.removed.is_done && *count < end);
@@ -107,9 +112,11 @@ static int remove_range(struct remo_tree *tree, const struct remo_tree_range *ra
 }
 
 int remo_tree_remove_range(struct remo_tree *tree, const struct remo_tree_range *range, uint64_t *ret_count) {
+    uint64_t count = 0;
+    if (ret_count)
+        *ret_count = 0;
     REMO__REQUIRE(tree);
     REMO__REQUIRE(range);
-    uint64_t count = 0;
     int rc = remove_range(tree, range, &count);
     if (ret_count)
         *ret_count = count;

@@ -92,14 +92,15 @@ bool remo__tree_decode_remove(const struct remo_tree *tree, const void *data, si
     const char *from = (const char *)data + sizeof header;
     bytes -= sizeof header;
     if (header.from_bytes > bytes || header.from_bytes > tree->key_bytes_max + 1
-        || bytes - header.from_bytes > tree->key_bytes_max + 1)
+        || bytes - header.from_bytes > tree->key_bytes_max + 1 || header.limit == 0 || header.has_to > 1
+        || (!header.has_to && bytes != header.from_bytes))
         return false;
     *ret_removal =
         (struct tree_removal){.from = {from, header.from_bytes},
                               .to = {from + header.from_bytes, (uint32_t)bytes - header.from_bytes},
                               .has_to = header.has_to != 0,
                               .limit = header.limit};
-    return true;
+    return tree->owners[remo__tree_position(tree, ret_removal->from)] == tree->node->rank;
 }
 
 int remo__tree_serve_remove(void *ctx, const struct remo_rpc_request *request) {

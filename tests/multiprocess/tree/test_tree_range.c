@@ -80,8 +80,13 @@ static int expect_model(struct remo_tree *tree) {
 static int random_ranges(struct remo_node *node, void *ctx) {
     static const struct remo_tree_key boundary = {"02", 2};
     const uint32_t *retain = ctx;
-    const struct remo_tree_options options = {SMALL, .owners = first_nodes(2), .boundaries = &boundary,
-                                              .nodes = 100, .retain = *retain};
+    const struct remo_tree_options options = {.owners = first_nodes(2),
+                                              .boundaries = &boundary,
+                                              .nodes = 100,
+                                              .node_bytes = 512,
+                                              .key_bytes_max = 4,
+                                              .value_bytes_max = NUMBER_BYTES_MAX,
+                                              .retain = *retain};
     struct remo__random random;
     struct remo_tree *tree;
     remo__random_seed(&random, 3 + remo_node_rank(node));
@@ -99,7 +104,6 @@ static int random_ranges(struct remo_node *node, void *ctx) {
     return close_tree(tree);
 }
 
-/* With the least number of retained nodes, a call removes fewer keys at once. */
 static uint32_t few_retained = 34, many_retained = 200;
 
 /* ---- a full tree, cost, wrong ranges ---- */
@@ -170,12 +174,67 @@ static int full(struct remo_node *node, void *ctx) {
     return close_tree(tree);
 }
 
+/* ---- the empty key, and keys that differ by a zero ---- */
+
+static int zeros(struct remo_node *node, void *ctx) {
+    static const struct remo_tree_key boundary = {"a\0", 2};
+    static const struct {
+        struct remo_tree_range range;
+        uint64_t removed; /* of "", "a", "a\0", "a\0\0", "b" */
+    } cases[] = {
+        {{.to = {"", 0}}, 0},
+        {{.to = {"", 0}, .flags = REMO_TREE_TO_INCLUDED}, 1},
+        {{.from = {"", 0}, .to = {"a", 1}, .flags = REMO_TREE_FROM_EXCLUDED}, 0},
+        {{.from = {"a", 1}, .to = {"a", 1}, .flags = REMO_TREE_TO_INCLUDED}, 1},
+        {{.from = {"a", 1}, .flags = REMO_TREE_FROM_EXCLUDED, .limit = 1}, 1},
+        {{.from = {"a\0", 2}, .to = {"b", 1}, .flags = REMO_TREE_FROM_EXCLUDED}, 1},
+        {{.limit = 4}, 4},
+        {{.from = {NULL, 0}}, 5},
+    };
+    static const struct remo_tree_key keys[] = {{"", 0}, {"a", 1}, {"a\0", 2}, {"a\0\0", 3}, {"b", 1}};
+    const struct remo_tree_options options = {SMALL, .owners = first_nodes(2), .boundaries = &boundary};
+    struct remo_tree *tree;
+    uint64_t count;
+    (void)ctx;
+    CHECK(open_tree(node, &options, &tree) == 0);
+    for (uint32_t i = 0; i < sizeof cases / sizeof cases[0] && remo_node_rank(node) == 1; i++) {
+        for (uint32_t k = 0; k < 5; k++)
+            CHECK_OK(remo_tree_upsert(tree, keys[k].data, keys[k].bytes, "v", 1));
+        CHECK_OK(remo_tree_remove_range(tree, &cases[i].range, &count));
+        CHECK_EQUAL(count, cases[i].removed);
+        CHECK_OK(remo_tree_count(tree, NULL, &count));
+        CHECK_EQUAL(count, 5 - cases[i].removed);
+    }
+    return close_tree(tree);
+}
+
 /* ---- beside insertions ---- */
 
-/* Node 1 inserts ever smaller keys while node 2 removes all. The removal continues behind the keys that it
- * has removed, so it ends while node 1 still inserts. */
+/* A removal continues behind the keys that it has removed: a key that is inserted before them stays. */
+static int continue_behind(struct remo_tree *tree) {
+    struct tree_removal removal = {.limit = 1000};
+    struct tree_removed removed;
+    char key[8];
+    for (uint32_t i = 0; i < 100; i++) {
+        make_key(key, 100 + i);
+        CHECK_OK(change_number(tree, remo_tree_insert, key, 20));
+    }
+    CHECK_OK(remo__tree_remove_some(tree, &removal, &removed));
+    CHECK(removed.count == REMO_TREE_WRITES_MAX && !removed.is_done);
+    CHECK_OK(change_number(tree, remo_tree_insert, "0000", 21));
+    char next[8];
+    CHECK(removed.next_bytes == 5);
+    memcpy(next, removed.next, 5);
+    removal.from = (struct tree_bytes){next, 5};
+    CHECK_OK(remo__tree_remove_some(tree, &removal, &removed));
+    CHECK(removed.count == 100 - REMO_TREE_WRITES_MAX && removed.is_done);
+    CHECK_NUMBER(tree, "0000", 21);
+    return remo_tree_remove(tree, "0000", 4);
+}
+
+/* Node 1 inserts ever smaller keys while node 2 removes all. No key is lost or counted twice. */
 static int beside_insertions(struct remo_node *node, void *ctx) {
-    const struct remo_tree_options options = {SMALL, .owners = first_nodes(1), .nodes = 3000};
+    const struct remo_tree_options options = {SMALL, .owners = first_nodes(1), .nodes = 8000};
     const struct remo_tree_range all = {.limit = 0};
     struct remo_tree *tree;
     char key[16];
@@ -183,8 +242,10 @@ static int beside_insertions(struct remo_node *node, void *ctx) {
     uint32_t inserted = 0;
     (void)ctx;
     CHECK(open_tree(node, &options, &tree) == 0);
+    CHECK(!tree->own || continue_behind(tree) == 0);
+    CHECK_OK(cluster_meet());
     if (remo_node_rank(node) == 1) {
-        while (!atomic_load(&shared->done) && inserted < 40000) {
+        while (!atomic_load(&shared->done) && inserted < 15000) {
             snprintf(key, sizeof key, "%08u", 99999999 - inserted++);
             CHECK_OK(change_number(tree, remo_tree_insert, key, 20));
             atomic_store(&shared->count, inserted);
@@ -210,6 +271,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST_NAMED("random ranges", random_ranges, 3, .ctx = &many_retained),
         CLUSTER_TEST_NAMED("random ranges, few retained", random_ranges, 3, .ctx = &few_retained),
         CLUSTER_TEST(full, 2),
+        CLUSTER_TEST(zeros, 2),
         CLUSTER_TEST(beside_insertions, 3),
         {0},
     };
