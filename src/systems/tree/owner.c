@@ -553,8 +553,9 @@ static int remove_batch(struct remo_tree *tree, const struct tree_removal *remov
     }
     if (rc == 0)
         rc = commit_overlay(tree);
-    own->overlay.count = 0;                         /* removals take no index */
-    return rc == -ENOENT ? fail_damaged(tree) : rc; /* the key was found */
+    /* Removals take no index that would become free. Each key was found, so -ENOENT shows damage. */
+    own->overlay.count = 0;
+    return rc == -ENOENT ? fail_damaged(tree) : rc;
 }
 
 int remo__tree_remove_some(struct remo_tree *tree, const struct tree_removal *removal,
