@@ -176,6 +176,7 @@ static void remove_steps(const uint8_t *data) {
     struct remo_tree_range range = {.from = {data + 3, data[0] % (KEY_BYTES_MAX + 1)},
                                     .to = {data + 3 + KEY_BYTES_MAX, data[1] % (KEY_BYTES_MAX + 1)}};
     struct tree_removed removed;
+    char next[KEY_BYTES_MAX + 1]; /* outside the loop: the removal refers to it */
     uint64_t left = 1;
     struct tree_removal removal = {.from = {range.from.data, (uint32_t)range.from.bytes},
                                    .to = {range.to.data, (uint32_t)range.to.bytes},
@@ -186,7 +187,6 @@ static void remove_steps(const uint8_t *data) {
     do {
         int rc = remo__tree_remove_some(tree, &removal, &removed);
         assert(rc == 0 && removed.count <= removal.limit && (removed.is_done || removed.count > 0));
-        char next[KEY_BYTES_MAX + 1];
         assert(removed.next_bytes <= sizeof next);
         memcpy(next, removed.next, removed.next_bytes);
         removal.from = (struct tree_bytes){next, removed.next_bytes};
