@@ -61,19 +61,23 @@ static void polled_add(struct remo__scheduler *scheduler, struct remo__task *tas
     task->polled_next = scheduler->polled;
     if (task->polled_next)
         task->polled_next->polled_previous = task;
+    else
+        scheduler->polled_oldest = task;
     scheduler->polled = task;
     scheduler->polling_count += task->is_polling;
 }
 
 static void polled_remove(struct remo__scheduler *scheduler, struct remo__task *task) {
     if (scheduler->polled_cursor == task)
-        scheduler->polled_cursor = task->polled_next;
+        scheduler->polled_cursor = task->polled_previous;
     if (task->polled_previous)
         task->polled_previous->polled_next = task->polled_next;
     else
         scheduler->polled = task->polled_next;
     if (task->polled_next)
         task->polled_next->polled_previous = task->polled_previous;
+    else
+        scheduler->polled_oldest = task->polled_previous;
     scheduler->polling_count -= task->is_polling;
 }
 
@@ -147,16 +151,21 @@ static void check_end(struct remo__scheduler *scheduler, struct remo__last_error
     take_resumed(scheduler);
 }
 
+/* Check one of the conditions, from the oldest to the latest. Tasks are usually served in this order, so the
+ * next one is found at once, even among many. */
+static void check_other(struct remo__scheduler *scheduler) {
+    struct remo__task *task = scheduler->polled_cursor ? scheduler->polled_cursor : scheduler->polled_oldest;
+    scheduler->polled_cursor = task->polled_previous;
+    (void)check_one(task);
+}
+
 bool remo__scheduler_check(struct remo__scheduler *scheduler, bool all) {
     struct remo__last_error *before = check_begin(scheduler);
     struct remo__task *task = scheduler->polled;
     for (uint32_t i = 0; task && (all || i < LATEST_COUNT); i++)
         task = check_one(task);
-    if (task && ++scheduler->checks % CHECKS_PER_OTHER == 0) {
-        if (!scheduler->polled_cursor)
-            scheduler->polled_cursor = task;
-        scheduler->polled_cursor = check_one(scheduler->polled_cursor);
-    }
+    if (task && ++scheduler->checks % CHECKS_PER_OTHER == 0)
+        check_other(scheduler);
     check_end(scheduler, before);
     return scheduler->first_ready != NULL;
 }

@@ -63,10 +63,11 @@ struct remo__scheduler {
     uint32_t task_count;                          /* tasks that are not FREE, without the root */
     uint32_t task_count_max;
     _Atomic uint32_t switches;
-    _Atomic bool is_asleep;           /* the thread waits until a task is ready, or is about to */
-    bool is_checking;                 /* conditions are being checked: they must not park */
-    struct remo__task *polled;        /* parked with a condition; the latest first */
-    struct remo__task *polled_cursor; /* checked next, of those that are not the latest */
+    _Atomic bool is_asleep;    /* the thread waits until a task is ready, or is about to */
+    bool is_checking;          /* conditions are being checked: they must not park */
+    struct remo__task *polled; /* parked with a condition; the latest first */
+    struct remo__task *polled_oldest;
+    struct remo__task *polled_cursor; /* checked next, besides the latest; NULL: the oldest */
     uint32_t checks;
     uint32_t polling_count;     /* of those whose condition changes without notification */
     struct remo__task **timers; /* [1 .. timer_count]: a heap by deadline_ns */

@@ -1,6 +1,6 @@
 /* test_task_waits.c - tasks of one thread whose waits affect each other: a mutex, deadlines, a pin, a fence,
- * operations on the node itself, an ack, a condition that calls the library, the wait of the thread after its
- * last task, a stack of the minimum size. */
+ * operations on the node itself, an ack, a condition that calls the library, many tasks that are served in
+ * turn, the wait of the thread after its last task, a stack of the minimum size. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -536,6 +536,55 @@ static int last_task(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* ---- turns: of many waiting tasks, the oldest is found by few checks ---- */
+
+#define TURN_TASKS 1000u
+#define CHECKS_PER_TURN_MAX 100u
+
+struct turns {
+    struct remo_node *node;
+    uint32_t begun, next, checks;
+};
+
+struct turn {
+    struct turns *turns;
+    uint32_t number;
+};
+
+static int has_turn(void *ctx) {
+    const struct turn *turn = ctx;
+    turn->turns->checks++;
+    return turn->turns->next == turn->number;
+}
+
+static int take_turn(void *ctx) {
+    struct turns *turns = ctx;
+    struct turn turn = {turns, turns->begun++};
+    CHECK_OK(remo__wait(turns->node, has_turn, &turn, REMO_FOREVER));
+    turns->next++;
+    return 0;
+}
+
+static int turns(struct remo_node *node, void *ctx) {
+    struct remo_scheduler_options options = {.task_count_max = TURN_TASKS};
+    struct turns turns = {.node = node, .next = UINT32_MAX};
+    static remo_task_id ids[TURN_TASKS];
+    struct remo_scheduler *scheduler;
+    (void)ctx;
+    CHECK_OK(remo_scheduler_open(node, &options, &scheduler));
+    for (uint32_t i = 0; i < TURN_TASKS; i++)
+        CHECK_OK(remo_task_spawn(scheduler, take_turn, &turns, &ids[i]));
+    while (turns.begun < TURN_TASKS)
+        remo_task_yield();
+    turns.checks = 0;
+    turns.next = 0;
+    for (uint32_t i = 0; i < TURN_TASKS; i++)
+        CHECK_OK(remo_task_join(scheduler, ids[i], REMO_FOREVER, NULL));
+    CHECK(turns.checks <= TURN_TASKS * CHECKS_PER_TURN_MAX);
+    CHECK_OK(remo_scheduler_close(scheduler));
+    return 0;
+}
+
 /* ---- small_stacks: calls with large frames fit in the smallest stack ---- */
 
 struct small {
@@ -589,6 +638,7 @@ int main(int argc, char **argv) {
                                                 CLUSTER_TEST(spawning, 1),
                                                 CLUSTER_TEST(windows, 2, .op_timeout_ns = 10 * SECOND),
                                                 CLUSTER_TEST(lost_reads, 2, .only_on = "ofi"),
+                                                CLUSTER_TEST(turns, 1),
                                                 CLUSTER_TEST(last_task, 2),
                                                 CLUSTER_TEST(small_stacks, 2),
                                                 {0}};
