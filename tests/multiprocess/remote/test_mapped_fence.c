@@ -12,7 +12,10 @@
 #include "remote/fence.h"
 
 #define ROUNDS 4000u /* of each row */
-#define COLD 16u     /* stores in front of the first thread's store: they fill its store buffer */
+#define ROUNDS_MIN 50u
+#define ROW_NS (5 * SECOND) /* on a busy machine a row has fewer rounds, but ROUNDS_MIN at least */
+#define END UINT64_MAX      /* instead of a round */
+#define COLD 16u            /* stores in front of the first thread's store: they fill its store buffer */
 #define LINE 64u
 #define PAUSES 256u /* the second thread starts up to about 300 ns later */
 #define SPINS 4096u /* before a thread leaves the processor to the other */
@@ -31,7 +34,8 @@ struct test {
     bool has_read;   /* the first thread has read the store of the second */
     int rc;          /* of the calls of the first thread */
     cpu_set_t processors;
-    uint64_t wrong; /* rounds of this row in which neither thread has read the other's store */
+    uint64_t rounds; /* of this row */
+    uint64_t wrong;  /* of them: rounds in which neither thread has read the other's store */
 };
 
 /* `first` and `second` store, execute a fence, load, and return whether they have read the other's store. */
@@ -162,17 +166,19 @@ static void store_cold(struct test *test, uint64_t value) {
         atomic_store_explicit(&test->cold[i].word, value, memory_order_relaxed);
 }
 
-static void wait_until(_Atomic uint64_t *word, uint64_t value) {
-    for (uint32_t i = 0; atomic_load(word) != value; i++)
+/* Wait for a value, or END. Returns false after END. */
+static bool wait_until(_Atomic uint64_t *word, uint64_t value) {
+    uint64_t now;
+    for (uint32_t i = 0; (now = atomic_load(word)) != value && now != END; i++)
         if (i % SPINS == SPINS - 1)
             sched_yield();
+    return now != END;
 }
 
 static void *run_second(void *ctx) {
     struct test *test = ctx;
     bind(test, 1);
-    for (uint64_t round = 1; round <= ROUNDS; round++) {
-        wait_until(&test->ready, round);
+    for (uint64_t round = 1; wait_until(&test->ready, round); round++) {
         store_cold(test, 0);
         atomic_store(&test->go, round);
         for (volatile uint64_t pause = round % PAUSES; pause > 0; pause--)
@@ -187,7 +193,11 @@ static void *run_second(void *ctx) {
 
 static void run_first(struct test *test) {
     bind(test, 0);
+    uint64_t end_ns = remo__deadline(ROW_NS);
     for (uint64_t round = 1; round <= ROUNDS; round++) {
+        if (round > ROUNDS_MIN && remo__remaining_ns(end_ns) == 0)
+            break;
+        test->rounds = round;
         atomic_store(&test->ready, round);
         wait_until(&test->go, round);
         store_cold(test, round);
@@ -197,6 +207,7 @@ static void run_first(struct test *test) {
         if (test->row->end)
             test->row->end(test);
     }
+    atomic_store(&test->ready, END);
 }
 
 static int run_row(struct test *test, const struct row *row) {
@@ -209,8 +220,8 @@ static int run_row(struct test *test, const struct row *row) {
     pthread_join(thread, NULL);
     CHECK_OK(test->rc);
     if (test->wrong != 0)
-        return cluster_fail(__FILE__, __LINE__, "%s: in %llu of %u rounds neither read the other's store",
-                            row->name, (unsigned long long)test->wrong, ROUNDS);
+        return cluster_fail(__FILE__, __LINE__, "%s: in %llu of %llu rounds neither read the other's store",
+                            row->name, (unsigned long long)test->wrong, (unsigned long long)test->rounds);
     return 0;
 }
 

@@ -299,6 +299,7 @@ static int writer_fails(struct remo_node *node, void *ctx) {
     struct remo_tree *tree;
     (void)ctx;
     CHECK(open_two(node, &tree) == 0);
+    CHECK_OK(cluster_meet()); /* all nodes have opened before one fails */
     if (remo_node_rank(node) == 2)
         return insert_on(tree);
     if (remo_node_rank(node) == 1) {

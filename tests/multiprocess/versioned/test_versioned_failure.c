@@ -385,6 +385,7 @@ static int owner_fails(struct remo_node *node, void *ctx) {
     struct remo_versioned *versioned;
     (void)ctx;
     CHECK(open_busy(node, &quick, &versioned) == 0);
+    CHECK_OK(cluster_meet()); /* all nodes have opened before one fails */
     if (remo_node_rank(node) == 0)
         return write_on(node, versioned, &quick, UINT32_MAX);
     if (remo_node_rank(node) == 1) {
@@ -406,6 +407,7 @@ static int reader_fails(struct remo_node *node, void *ctx) {
     struct reader reader;
     (void)ctx;
     CHECK(open_busy(node, &quick, &versioned) == 0);
+    CHECK_OK(cluster_meet()); /* all nodes have opened before one fails */
     if (remo_node_rank(node) == 0) {
         CHECK(write_on(node, versioned, &quick, 1) == 0);
     } else if (remo_node_rank(node) == 1) {
