@@ -59,6 +59,7 @@ static void timer_remove(struct remo__scheduler *scheduler, struct remo__task *t
 static void polled_add(struct remo__scheduler *scheduler, struct remo__task *task) {
     task->polled_previous = NULL;
     task->polled_next = scheduler->polled;
+    task->polled_number = scheduler->polled_numbers++;
     if (task->polled_next)
         task->polled_next->polled_previous = task;
     else
@@ -152,9 +153,14 @@ static void check_end(struct remo__scheduler *scheduler, struct remo__last_error
 }
 
 /* Check one of the conditions, from the oldest to the latest. Tasks are usually served in this order, so the
- * next one is found at once, even among many. */
+ * next one is found at once, even among many. A lap ends before the tasks that have parked since it began:
+ * otherwise it would never end if tasks park often. */
 static void check_other(struct remo__scheduler *scheduler) {
-    struct remo__task *task = scheduler->polled_cursor ? scheduler->polled_cursor : scheduler->polled_oldest;
+    struct remo__task *task = scheduler->polled_cursor;
+    if (!task || task->polled_number >= scheduler->lap_end) {
+        task = scheduler->polled_oldest;
+        scheduler->lap_end = scheduler->polled_numbers;
+    }
     scheduler->polled_cursor = task->polled_previous;
     (void)check_one(task);
 }

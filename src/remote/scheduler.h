@@ -40,6 +40,7 @@ struct remo__task {
     uint64_t deadline_ns;
     bool is_polling;
     struct remo__task *polled_next, *polled_previous;
+    uint64_t polled_number;          /* grows from the oldest to the latest */
     int result;                      /* of the park: 0 or an error */
     struct remo__task *resumed_next; /* in `resumed` */
     _Atomic bool is_resumed;         /* it is in `resumed` */
@@ -68,6 +69,8 @@ struct remo__scheduler {
     struct remo__task *polled; /* parked with a condition; the latest first */
     struct remo__task *polled_oldest;
     struct remo__task *polled_cursor; /* checked next, besides the latest; NULL: the oldest */
+    uint64_t polled_numbers;          /* that of the next task */
+    uint64_t lap_end; /* the cursor begins again at the oldest before a task with this number */
     uint32_t checks;
     uint32_t polling_count;     /* of those whose condition changes without notification */
     struct remo__task **timers; /* [1 .. timer_count]: a heap by deadline_ns */

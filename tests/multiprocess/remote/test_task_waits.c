@@ -1,6 +1,7 @@
 /* test_task_waits.c - tasks of one thread whose waits affect each other: a mutex, deadlines, a pin, a fence,
  * operations on the node itself, an ack, a condition that calls the library, many tasks that are served in
- * turn, the wait of the thread after its last task, a stack of the minimum size. */
+ * turn, tasks that park all the time, the wait of the thread after its last task, a stack of the minimum
+ * size. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -585,6 +586,59 @@ static int turns(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* ---- busy: a task is found although others park all the time ---- */
+
+#define BUSY_TASKS 12u
+#define BUSY_WAITS 4000u
+
+struct busy {
+    struct remo_node *node;
+    bool is_open, has_passed;
+    uint32_t waits; /* of the other tasks, after is_open */
+};
+
+static int is_open(void *ctx) {
+    return ((const struct busy *)ctx)->is_open;
+}
+
+static int at_second_check(void *ctx) {
+    return ++*(uint32_t *)ctx > 1;
+}
+
+static int pass(void *ctx) {
+    struct busy *busy = ctx;
+    CHECK_OK(remo__wait(busy->node, is_open, busy, REMO_FOREVER));
+    busy->has_passed = true;
+    return 0;
+}
+
+/* The condition holds at once, except at the first check, so the task parks. */
+static int park_often(void *ctx) {
+    struct busy *busy = ctx;
+    for (uint32_t i = 0; i < 100 || (!busy->has_passed && busy->waits < BUSY_WAITS); i++) {
+        uint32_t checks = 0;
+        CHECK_OK(remo__wait(busy->node, at_second_check, &checks, REMO_FOREVER));
+        busy->is_open |= i == 50;
+        busy->waits += busy->is_open;
+    }
+    return 0;
+}
+
+static int busy(struct remo_node *node, void *ctx) {
+    struct busy busy = {.node = node};
+    struct remo_scheduler *scheduler;
+    remo_task_id ids[BUSY_TASKS];
+    (void)ctx;
+    CHECK_OK(remo_scheduler_open(node, NULL, &scheduler));
+    for (uint32_t i = 0; i < BUSY_TASKS; i++)
+        CHECK_OK(remo_task_spawn(scheduler, i == 0 ? pass : park_often, &busy, &ids[i]));
+    for (uint32_t i = 0; i < BUSY_TASKS; i++)
+        CHECK_OK(remo_task_join(scheduler, ids[i], REMO_FOREVER, NULL));
+    CHECK(busy.has_passed && busy.waits < BUSY_WAITS);
+    CHECK_OK(remo_scheduler_close(scheduler));
+    return 0;
+}
+
 /* ---- small_stacks: calls with large frames fit in the smallest stack ---- */
 
 struct small {
@@ -639,6 +693,7 @@ int main(int argc, char **argv) {
                                                 CLUSTER_TEST(windows, 2, .op_timeout_ns = 10 * SECOND),
                                                 CLUSTER_TEST(lost_reads, 2, .only_on = "ofi"),
                                                 CLUSTER_TEST(turns, 1),
+                                                CLUSTER_TEST(busy, 1),
                                                 CLUSTER_TEST(last_task, 2),
                                                 CLUSTER_TEST(small_stacks, 2),
                                                 {0}};
