@@ -271,6 +271,15 @@ static void do_place(uint32_t place) {
     sim_net_end_if_over(place);
 }
 
+/* Wake the actor that posted last, and those that wait for completions of the endpoint. */
+static void wake(const struct remo__endpoint *endpoint) {
+    for (uint32_t left = sim_world->ready.of_node[endpoint->node]; left != 0; left &= left - 1) {
+        struct sim_actor *actor = &sim_world->actors[__builtin_ctz(left)];
+        if (actor == endpoint->poster || actor->awaits == endpoint)
+            actor->wakes++;
+    }
+}
+
 static void do_complete(uint32_t place) {
     struct op *op = op_at(place);
     struct remo__endpoint *endpoint = endpoint_of(op);
@@ -285,8 +294,8 @@ static void do_complete(uint32_t place) {
     if (endpoint && endpoint->done_count < DONE_MAX)
         endpoint->done[endpoint->done_count++] =
             (struct remo__completion){.token = op->is.token, .status = status};
-    if (endpoint && endpoint->poster)
-        endpoint->poster->wakes++;
+    if (endpoint)
+        wake(endpoint);
     sim_changed(op->node);
     sim_trace("  %s of node %u at node %u completes%s", name_of(op), op->node, op->is.peer,
               status ? " with an error" : "");

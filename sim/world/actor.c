@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "remote/slots.h"
 #include "remote/wait.h"
 #include "sim/memory/cache.h"
 #include "sim/world/fault.h"
@@ -275,6 +276,14 @@ static void uncount_sleeper(struct sim_actor *actor) {
     actor->is_counted = false;
 }
 
+/* Return the endpoint of the calling thread, or NULL. */
+static const struct remo__endpoint *own_endpoint(const struct remo_node *node, bool only_in_flight) {
+    const struct remo__thread *thread = node->mapped ? NULL : remo__thread_attached(node);
+    if (!thread || (only_in_flight && remo__slots_get(&thread->slots->in_flight) == 0))
+        return NULL;
+    return thread->slots->endpoint;
+}
+
 void remo__sim_check_begin(const struct remo_node *node) {
     struct sim_actor *actor = sim_current();
     if (!actor)
@@ -286,6 +295,7 @@ void remo__sim_check_begin(const struct remo_node *node) {
     actor->is_checking = true;
     actor->seen_version = sim_world->version[node->rank];
     actor->seen_wakes = actor->wakes;
+    actor->awaits = own_endpoint(node, false);
 }
 
 /* A change after the end of the sleep may still be about to notify. */
@@ -312,6 +322,7 @@ void remo__sim_pause(const struct remo_node *node, uint32_t checks, bool is_poll
     }
     sim_drain(actor);
     actor->is_checking = false;
+    actor->awaits = own_endpoint(node, true);
     actor->is_sleeping =
         actor->is_counted || (!is_polling && checks >= (sim_world->steps * 2654435761u >> 13 & 3));
     if (sim_profile->mapped && actor->is_sleeping && !actor->is_counted) {

@@ -54,6 +54,7 @@ struct sim_actor {
     uint64_t seen_version, wake_at; /* SIM_PAUSED */
     uint64_t wakes, seen_wakes;     /* notifications of the node, and completions of the actor */
     bool is_sleeping;               /* a change that notifies nothing does not end the pause */
+    const void *awaits;             /* the endpoint whose completions end its sleep */
     bool has_slept;                 /* the pause before the present check was a sleep */
     uint64_t woken_version;         /* of the node, when a time ended the pause */
     uint64_t slept_wakes;           /* `wakes` at the check before that sleep */
