@@ -525,6 +525,41 @@ const struct sim_case sim_case_rpc_late = {.object = "rpc",
                                            .close = close_rpc,
                                            .body = late_body};
 
+/* The last probe of a thread may find a request of which a line is not placed yet, while the service thread
+ * probes the ring, too. A poll after a sweep may come too late for it. */
+static void pieces_body(void *state, uint32_t rank, uint32_t thread) {
+    struct rpc_state *s = state;
+    uint64_t message[LATE_WORDS];
+    struct remo_rpc_op ops[2] = {0};
+    int rc = 0;
+    (void)thread;
+    memset(message, 1 + (int)rank, sizeof message);
+    s->services[rank]->transport->next_poll_ns = FOREVER;
+    for (uint32_t i = 0; i < 2 && rc == 0; i++) {
+        ops[i] = (struct remo_rpc_op){.node = 1 - rank,
+                                      .number = LATE,
+                                      .request = message,
+                                      .request_bytes = sizeof message,
+                                      .timeout_ns = SIM_OP_TIMEOUT_NS};
+        rc = remo_rpc_start(s->services[rank], &ops[i]);
+    }
+    for (uint32_t i = 0; i < 2 && rc >= 0; i++)
+        rc = remo_rpc_wait(&ops[i]);
+    for (uint32_t i = 0; i < 2; i++)
+        remo_rpc_cancel(&ops[i]);
+    sim_require(rc == 5 || sim_excused(rank, 1 - rank, rc), "call: %d (%s)", rc, remo_last_error());
+}
+
+const struct sim_case sim_case_rpc_pieces = {.object = "rpc",
+                                             .name = "pieces",
+                                             .about = "requests of several lines, which two threads find",
+                                             .nodes = 2,
+                                             .threads = 1,
+                                             .state_bytes = sizeof(struct rpc_state),
+                                             .open = open_late,
+                                             .close = close_rpc,
+                                             .body = pieces_body};
+
 /* Each node closes its service while LONG handlers of the other may run in it, or wait for a task. */
 static void long_close_body(void *state, uint32_t rank, uint32_t thread) {
     struct rpc_state *s = state;

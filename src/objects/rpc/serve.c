@@ -6,6 +6,7 @@
 #include "objects/rpc/rpc.h"
 
 #define REQUESTS_PER_PASS 64u /* of one ring, before the other rings are probed */
+#define PASSES_PER_RING 3u    /* while other threads leave requests to this one; then a sweep causes a poll */
 #define PASSES_MAX (2 * REMO__RPC_RING_BYTES / REMO__RPC_LINE / REQUESTS_PER_PASS + 1)
 #define FOUND_PER_CHECK 64u /* requests that a wait serves between two checks of its deadline */
 #define RUNS_PER_TIMED 64u  /* of a SHORT handler in one thread */
@@ -220,23 +221,40 @@ static bool lock_ring(struct remo__rpc_peer *peer) {
     return remo__mutex_try_lock(&peer->receive_mutex);
 }
 
+/* Returns false if another thread has the mutex: it finds the mark of this one. */
+static bool serve_pass(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node,
+                       uint32_t *count) {
+    uint32_t first = *count, more;
+    do {
+        if (!lock_ring(&transport->peers[node]))
+            return false;
+        more = serve_some(transport, thread, node);
+        remo__mutex_unlock(transport->node, &transport->peers[node].receive_mutex);
+        *count += more;
+    } while (more > 0 && *count - first < REQUESTS_PER_PASS && has_record(transport, node));
+    return true;
+}
+
+/* Return whether another thread has left a request to this one. It may be complete now even if this thread
+ * has found it incomplete, and no other event follows. */
+static bool was_missed(const struct remo__rpc_transport *transport, uint32_t node) {
+    struct remo__rpc_peer *peer = &transport->peers[node];
+    return remo__unlikely(atomic_load(&peer->is_missed)) && atomic_exchange(&peer->is_missed, false)
+           && has_record(transport, node) && remo__rpc_is_up(transport, node);
+}
+
 /* Returns whether a request was executed. */
 static __attribute__((noinline)) bool serve_ring(struct remo__rpc_transport *transport,
                                                  struct remo__thread *thread, uint32_t node) {
-    struct remo__rpc_peer *peer = &transport->peers[node];
     struct remo__last_error discarded, *before = remo__errors_discard(&discarded);
-    uint32_t count = 0, more;
-    do {
-        if (!lock_ring(peer))
+    uint32_t count = 0;
+    for (uint32_t passes = 1; serve_pass(transport, thread, node, &count) && was_missed(transport, node);
+         passes++)
+        if (passes == PASSES_PER_RING) {
+            remo__rpc_request_poll(transport);
             break;
-        more = serve_some(transport, thread, node);
-        remo__mutex_unlock(transport->node, &peer->receive_mutex);
-        count += more;
-    } while (more > 0 && count < REQUESTS_PER_PASS && has_record(transport, node));
+        }
     remo__errors_restore(before);
-    if (remo__unlikely(atomic_load(&peer->is_missed)) && atomic_exchange(&peer->is_missed, false)
-        && has_record(transport, node) && remo__rpc_is_up(transport, node))
-        remo__rpc_request_poll(transport);
     return count > 0;
 }
 
