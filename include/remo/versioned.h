@@ -185,9 +185,10 @@ typedef void remo_versioned_visitor(void *ctx, const struct remo_versioned_view 
 REMO_API int remo_versioned_visit(struct remo_versioned *versioned, uint32_t owner, uint32_t object,
                                   uint64_t version, remo_versioned_visitor *visit, void *ctx,
                                   uint64_t *ret_version);
-/* Visit `count` objects of `owner`, 16 at the same time: call `visit` with items[i].value as `ctx`. All
- * objects are read as of `version`, or with REMO_VERSIONED_NEWEST each as of an instant of its own. The call
- * sets the version of each item.
+/* Visit `count` objects of `owner`: read 16 of them at the same time, and call `visit` for one after another,
+ * in the order of the items, with items[i].value as `ctx`. The last call for an item precedes the first call
+ * for the next one. All objects are read as of `version`, or with REMO_VERSIONED_NEWEST each as of an instant
+ * of its own. The call sets the version of each item.
  * Errors: those of remo_versioned_read_at. */
 REMO_API int remo_versioned_visit_many(struct remo_versioned *versioned, uint32_t owner, uint64_t version,
                                        remo_versioned_visitor *visit, struct remo_versioned_item *items,

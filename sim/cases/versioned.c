@@ -773,3 +773,28 @@ const struct sim_case sim_case_versioned_writers = {
     .body = writers_body,
     .after = writers_after,
     .check = writers_check};
+
+/* A thread of the owner reads the version of a commit, perhaps before the commit returns. Then no peer reads
+ * an older one. */
+static void early_body(void *state, uint32_t rank, uint32_t thread) {
+    struct versioned_state *s = state;
+    for (uint32_t i = 0; i < 3; i++) {
+        if (rank == OWNER && thread == 0)
+            commit(s, 0, i + 1);
+        else
+            (void)read_version(s, rank);
+    }
+}
+
+const struct sim_case sim_case_versioned_early = {
+    .object = "versioned",
+    .name = "early",
+    .about = "a thread of the owner reads the version of a commit that has not returned",
+    .nodes = 2,
+    .threads = 2,
+    .state_bytes = sizeof(struct versioned_state),
+    .open = open_writers,
+    .close = close_table,
+    .body = early_body,
+    .after = writers_after,
+    .check = writers_check};

@@ -15,7 +15,7 @@
 #define WINDOW 16u
 #endif
 #define PREFETCHED_BYTES 384u
-#define PREFETCHED_BYTES_MAX 5120u
+#define PREFETCHED_BYTES_MAX 2048u
 #define KEPT_BYTES_MAX (64u << 10) /* larger buffers are not kept between reads */
 
 /* A read of one object. */
@@ -30,10 +30,13 @@ struct get {
     remo_versioned_visitor *visit;
     void *ctx;
     uint64_t version; /* of the object, if is_done */
+    bool is_copied;   /* over the network, and not used yet */
     bool is_done;
     bool wants_newest; /* the request: `at` may change */
     bool is_fresh;     /* the location came from the directory during this call */
     bool is_older;     /* the location came from a later extent of the object */
+    bool is_ready;     /* the copy has `state`, and is not visited yet */
+    struct remo__versioned_state state;
     struct remo__versioned_buffer *buffer;
     const char *place;        /* the extent, if it is read in order */
     struct remo_stats *stats; /* of reads in mapped memory; NULL: the memory is this node's own */
@@ -317,8 +320,9 @@ static int leave_out_pending(struct get *get, struct remo__versioned_state *stat
 
 /* Call the visitor. In mapped memory the visitor reads the base in place. If the extent was used again
  * meanwhile, the visitor may have read any bytes. */
-static int call_visitor(struct get *get, const struct remo__versioned_state *state) {
+static int call_visitor(struct get *get) {
     const struct remo__versioned_image *image = &get->buffer->image;
+    const struct remo__versioned_state *state = &get->state;
     bool is_in_place = is_in_order(get);
     uint64_t copied = 0;
     struct remo_versioned_view view = {.shape = &get->versioned->shape,
@@ -330,6 +334,7 @@ static int call_visitor(struct get *get, const struct remo__versioned_state *sta
                                        .parts = state->parts,
                                        .version = state->version,
                                        .copied = &copied};
+    get->is_ready = false;
     get->visit(get->ctx, &view);
     if (is_in_place && get->stats)
         remo__count(&get->stats->bytes, sizeof image->header + UINT64_C(8) * state->words + copied);
@@ -341,26 +346,28 @@ static int call_visitor(struct get *get, const struct remo__versioned_state *sta
     return 0;
 }
 
-static int use_state(struct get *get, struct remo__versioned_state *state) {
+/* Decide whether the state is that of the request. */
+static int check_state(struct get *get) {
     const struct remo__versioned_image *image = &get->buffer->image;
     bool is_same = true, again = false;
     if (image->header.head & REMO__VERSIONED_SUPERSEDED && !get->is_fresh && !get->is_older
-        && !state->has_later)
+        && !get->state.has_later)
         return restart(get);
-    int rc = state->is_cut ? confirm(get, &is_same) : 0;
+    int rc = get->state.is_cut ? confirm(get, &is_same) : 0;
     if (rc == 0 && is_same)
-        rc = leave_out_pending(get, state, &again);
-    return rc != 0 || !is_same || again ? rc : call_visitor(get, state);
+        rc = leave_out_pending(get, &get->state, &again);
+    get->is_ready = rc == 0 && is_same && !again;
+    return rc;
 }
 
+/* Find the state in the copy. Then the copy is ready, or another one is needed. */
 static int use_copy(struct get *get) {
-    struct remo__versioned_state state;
     switch (remo__versioned_judge(&get->versioned->shape, &get->buffer->image, records_of(get), get->object,
                                   remo__versioned_generation(get->location), get->at, !is_in_order(get),
-                                  &state)) {
+                                  &get->state)) {
     case REMO__VERSIONED_REUSED: return restart_reused(get);
     case REMO__VERSIONED_LATER: return go_back(get);
-    case REMO__VERSIONED_STATE: return use_state(get, &state);
+    case REMO__VERSIONED_STATE: return check_state(get);
     default: return explain_damage(get);
     }
 }
@@ -407,33 +414,46 @@ static int locate(struct get *gets, uint32_t count) {
     return rc;
 }
 
-/* Copy all extents over the network. */
+/* Over the network: copy and use the extents of all gets whose copies are not ready. */
 static int copy_all(struct get *gets, uint32_t count) {
     int rc = 0;
     remo__cork(gets[0].thread);
     for (uint32_t i = 0; i < count && rc == 0; i++)
-        if (!gets[i].is_done)
+        if (!gets[i].is_done && !gets[i].is_ready)
             rc = read_bytes(&gets[i], extent_at(&gets[i]), &gets[i].buffer->image,
                             gets[i].versioned->shape.extent_bytes, ack_of(&gets[i], count));
     remo__uncork(gets[0].thread);
-    return settle(gets, count, rc);
+    rc = settle(gets, count, rc);
+    for (uint32_t i = 0; i < count && rc == 0; i++)
+        if (!gets[i].is_done && !gets[i].is_ready)
+            rc = use_copy(&gets[i]);
+    return rc;
 }
 
-/* Read the extents of all gets that are not done. Sets *ret_done to whether all are done then. */
+/* In mapped memory: use an extent, and prefetch the next one. */
+static int copy_one(struct get *get, const struct get *next) {
+    if (next)
+        prefetch_next(next);
+    int rc = copy_in_order(get);
+    return rc == 0 ? use_copy(get) : rc;
+}
+
+/* Read the extents of all gets that are not done, and visit them in order, up to the first one that needs
+ * another round. Sets *ret_done to whether all are done then. */
 static int run_round(struct get *gets, uint32_t count, bool *ret_done) {
     bool in_order = is_in_order(&gets[0]);
     int rc = locate(gets, count);
     if (rc == 0 && !in_order)
         rc = copy_all(gets, count);
     *ret_done = true;
-    for (uint32_t i = 0; i < count && rc == 0; i++) {
-        if (in_order && i + 1 < count)
-            prefetch_next(&gets[i + 1]);
-        if (!gets[i].is_done && in_order)
-            rc = copy_in_order(&gets[i]);
-        if (!gets[i].is_done && rc == 0)
-            rc = use_copy(&gets[i]);
-        *ret_done &= gets[i].is_done;
+    for (uint32_t i = 0; i < count && rc == 0 && *ret_done; i++) {
+        if (gets[i].is_done)
+            continue;
+        if (in_order)
+            rc = copy_one(&gets[i], i + 1 < count ? &gets[i + 1] : NULL);
+        if (rc == 0 && gets[i].is_ready)
+            rc = call_visitor(&gets[i]);
+        *ret_done = gets[i].is_done;
     }
     return rc;
 }
