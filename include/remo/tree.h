@@ -6,20 +6,23 @@
  * Use:     open the tree on all participants; remo_channel_wait; then get, change and scan from any of them.
  *          Make keys of numbers and several components with key.h. See examples/sensors.c.
  * Layout:  the nodes of an owner's tree are versioned objects (versioned.h) of that owner, of node_bytes
- *          bytes each. The root always has index 0. A node contains a header of 12 bytes, the limits of its
- *          range of keys (fences), and sorted entries, each with 6 bytes of overhead. A split, a merge or any
+ *          bytes each. The root always has index 0. A node contains a header of 16 bytes, the limits of its
+ *          range of keys (fences), and entries, each with 7 bytes of overhead: two sizes, an offset (slot),
+ *          and a hash of the key (fingerprint). The entries are sorted, except those in the tail of a leaf:
+ *          at most the last 8 new entries, in the order of their insertion. A split, a merge or any
  *          other change of several nodes is one commit.
  *          Network memory: that of the versioned objects, with a log_bytes of node_bytes / 8, and of rpc.
  *          Private memory, besides theirs: of an owner, a copy of each inner node, 34 more nodes, 12 bytes
  *          for each of `nodes`, 64 KiB, and copies of as many nodes as one apply or one call of remove_range
- *          has changed so far; of each thread that reads, 2.2 node_bytes for each of up to 1024 inner nodes,
+ *          has changed so far; of each thread that reads, 2.1 node_bytes for each of up to 1024 inner nodes,
  *          and 16 nodes for each get or scan that its tasks run at the same time.
  * Cost:    network operations, where memory is not mapped. At the owner itself there are none. Reading a
  *          node of the tree takes 1 read, 2 the first time, and 3 after a move (versioned.h). Each thread
  *          caches the inner nodes that it reads.
- *          - get: 1 node, the leaf (in mapped memory only the parts of it that the search needs); also each
- *            inner node on the path that is not cached. If the cached nodes lead to a wrong leaf, after a
- *            split or a merge: all nodes on the path, again;
+ *          - get: 1 node, the leaf; also each inner node on the path that is not cached. If the cached nodes
+ *            lead to a wrong leaf, after a split or a merge: all nodes on the path, again. In mapped memory
+ *            a get reads only parts of the leaf: header, slots, fingerprints and fences, the entries whose
+ *            fingerprint is that of the key, and the tail if the key is not among them;
  *          - get_many: as get for each key, with the leaves of up to 16 keys of one owner at the same time;
  *          - insert, update, upsert, remove, compare_put: 1 call (rpc.h), which is repeated while scans delay
  *            the change;
@@ -176,9 +179,10 @@ struct remo_tree_write {
  * write that caused an error, otherwise `count`.
  * The owner makes the writes in one SHORT handler, so their size is limited. All keys, values and expected
  * values, and 8 bytes for each write, have at most 4096 bytes together. The writes change at most 256 nodes.
- * At most `retain` nodes can have changes that exceed their log; each node that is split or new is such a
- * node, and in a small node each insert exceeds the log. For example, 64 writes that each split a leaf make
- * at least 128 such nodes. A node that a write drops can be used again only after the apply.
+ * At most `retain` nodes can have changes that exceed their log. These are each node that is new, split or
+ * merged, the parent of a node that is split or merged, and each leaf whose entries are sorted again to make
+ * room. With nodes of 512 bytes, most inserts also exceed the log. For example, 64 writes that split 64
+ * leaves make at least 129 such nodes. A node that a write drops can be used again only after the apply.
  * Errors: after an error other than -ETIMEDOUT and -EHOSTDOWN (see Failure), nothing has changed.
  *   -EEXIST, -ENOENT, -ESTALE, -ENOSPC  write *ret_failed fails, as in the function of the same name
  *   -EXDEV     the owner of the key of write *ret_failed is not that of the first key

@@ -21,7 +21,7 @@
 #define FAILS (UINT64_C(1) << 63) /* one more write, which fails */
 #define CALLS_MAX 8u
 #define OWNER 0u
-#define VALUE_BYTES_MAX 24u
+#define VALUE_BYTES_MAX 28u
 #define OWNERS_MAX 2u
 
 struct tree_state {
@@ -50,7 +50,7 @@ static void open_with(struct tree_state *s, struct remo_node *node, uint32_t ran
 /* A leaf has room for three entries. */
 static void open_tree(void *state, struct remo_node *node, uint32_t rank) {
     struct remo_tree_options options = {
-        .nodes = 8, .node_bytes = 64, .key_bytes_max = 1, .value_bytes_max = 8, .retain = 12};
+        .nodes = 8, .node_bytes = 70, .key_bytes_max = 1, .value_bytes_max = 8, .retain = 12};
     remo_nodeset_add(&options.owners, OWNER);
     ((struct tree_state *)state)->fixed = "";
     ((struct tree_state *)state)->by_snapshot = true;
@@ -62,7 +62,7 @@ static void open_owners(void *state, struct remo_node *node, uint32_t rank) {
     static const struct remo_tree_key boundary = {"c", 1};
     struct remo_tree_options options = {.boundaries = &boundary,
                                         .nodes = 8,
-                                        .node_bytes = 64,
+                                        .node_bytes = 70,
                                         .key_bytes_max = 1,
                                         .value_bytes_max = 8,
                                         .retain = 12};
@@ -78,7 +78,7 @@ static void open_frozen(void *state, struct remo_node *node, uint32_t rank) {
     static const struct remo_tree_key boundary = {"d", 1};
     struct remo_tree_options options = {.boundaries = &boundary,
                                         .nodes = 8,
-                                        .node_bytes = 100,
+                                        .node_bytes = 118,
                                         .key_bytes_max = 1,
                                         .value_bytes_max = VALUE_BYTES_MAX,
                                         .retain = 12};
@@ -92,7 +92,7 @@ static void open_frozen(void *state, struct remo_node *node, uint32_t rank) {
  * the keys there are nine leaves, and the root splits. */
 static void open_levels(void *state, struct remo_node *node, uint32_t rank) {
     struct remo_tree_options options = {
-        .nodes = 15, .node_bytes = 100, .key_bytes_max = 1, .value_bytes_max = VALUE_BYTES_MAX, .retain = 12};
+        .nodes = 15, .node_bytes = 118, .key_bytes_max = 1, .value_bytes_max = VALUE_BYTES_MAX, .retain = 12};
     remo_nodeset_add(&options.owners, OWNER);
     ((struct tree_state *)state)->fixed = "1234567";
     open_with(state, node, rank, &options);
@@ -101,7 +101,7 @@ static void open_levels(void *state, struct remo_node *node, uint32_t rank) {
 /* As for levels, with more nodes: the indices that an apply drops become free only after its commit. */
 static void open_apply(void *state, struct remo_node *node, uint32_t rank) {
     struct remo_tree_options options = {
-        .nodes = 24, .node_bytes = 100, .key_bytes_max = 1, .value_bytes_max = VALUE_BYTES_MAX, .retain = 16};
+        .nodes = 24, .node_bytes = 118, .key_bytes_max = 1, .value_bytes_max = VALUE_BYTES_MAX, .retain = 16};
     remo_nodeset_add(&options.owners, OWNER);
     ((struct tree_state *)state)->fixed = "1234567";
     open_with(state, node, rank, &options);

@@ -31,14 +31,61 @@ static void expect_inside(const uint8_t *image, uint32_t bytes, struct tree_byte
 }
 
 static void search(const uint8_t *image, uint32_t bytes, struct tree_bytes key, uint32_t count) {
-    uint32_t index = UINT32_MAX, child;
+    uint32_t index = UINT32_MAX, child, steps = 0;
     bool is_found;
     struct tree_entry entry;
+    struct tree_place place;
+    struct tree_walk walk;
     (void)remo__tree_node_covers(image, bytes, key);
-    if (remo__tree_node_find(image, bytes, key, &index, &is_found))
+    if (remo__tree_node_find_in_run(image, bytes, key, &index, &is_found))
         assert(index <= count && (!is_found || index < count));
     if (remo__tree_node_child(image, bytes, key, &index, &child))
         assert(index < count && remo__tree_node_entry(image, bytes, index, &entry));
+    if (remo__tree_node_find(image, bytes, key, &place) && place.offset != 0)
+        assert(remo__tree_entry_at(image, bytes, place.offset, &entry)
+               && remo__tree_compare(entry.key, key) == 0);
+    if (remo__tree_walk_begin(&walk, image, bytes, &key))
+        for (; remo__tree_walk_next(&walk, &entry) == 1; steps++)
+            expect_inside(image, bytes, entry.value);
+    if (remo__tree_walk_begin(&walk, image, bytes, NULL))
+        for (; remo__tree_walk_previous(&walk, &entry) == 1; steps++)
+            expect_inside(image, bytes, entry.key);
+    assert(steps <= 2 * (count + TREE_TAIL_MAX));
+}
+
+/* Change a copy of the node, as an owner does whose memory a peer has damaged. */
+static void change(const uint8_t *image, uint32_t bytes) {
+    uint8_t *copy = malloc(bytes), *scratch = malloc(bytes), *right = malloc(bytes);
+    struct tree_bytes key = {"kk", 2}, value = {"a value", 7};
+    struct tree_ranges ranges;
+    struct tree_place place;
+    memcpy(copy, image, bytes);
+    if (image[0] == 0 && remo__tree_node_find(copy, bytes, key, &place)) {
+        if (place.offset == 0)
+            (void)remo__tree_node_insert(copy, bytes, key, value, &ranges);
+        else if (!remo__tree_node_replace(copy, bytes, &place, value, &ranges))
+            remo__tree_node_remove(copy, bytes, &place, &ranges);
+    }
+    memcpy(copy, image, bytes);
+    struct tree_header header;
+    memcpy(&header, copy, sizeof header);
+    if (remo__tree_node_is_whole(copy, bytes) && header.count > 1) {
+        if (header.level > 0) {
+            remo__tree_node_remove_child(copy, bytes, header.count / 2u, scratch);
+            (void)remo__tree_node_insert_child(copy, bytes, 1, key, 7, scratch);
+        }
+        memcpy(copy, image, bytes);
+        remo__tree_node_split(copy, right, bytes, key, scratch);
+        if (remo__tree_node_is_valid(copy, bytes, header.level)
+            && remo__tree_node_is_valid(right, bytes, header.level)) { /* else a fence took the room */
+            assert(remo__tree_node_is_whole(copy, bytes) && remo__tree_node_is_whole(right, bytes));
+            (void)remo__tree_node_merge(copy, right, bytes, scratch);
+            assert(remo__tree_node_is_whole(copy, bytes));
+        }
+    }
+    free(right);
+    free(scratch);
+    free(copy);
 }
 
 static void fuzz_node(const uint8_t *data, size_t size, uint32_t mode) {
@@ -57,16 +104,17 @@ static void fuzz_node(const uint8_t *data, size_t size, uint32_t mode) {
         expect_inside(image, bytes, low);
         (void)remo__tree_node_high(image, bytes, &high);
         expect_inside(image, bytes, high);
-        search(image, bytes, low, header.count);
-        search(image, bytes, high, header.count);
-        search(image, bytes, (struct tree_bytes){NULL, 0}, header.count);
-        for (uint32_t i = 0; i < header.count; i++) {
+        search(image, bytes, low, header.run);
+        search(image, bytes, high, header.run);
+        search(image, bytes, (struct tree_bytes){NULL, 0}, header.run);
+        change(image, bytes);
+        for (uint32_t i = 0; i < header.run; i++) {
             struct tree_entry entry;
             if (!remo__tree_node_entry(image, bytes, i, &entry))
                 continue;
             expect_inside(image, bytes, entry.key);
             expect_inside(image, bytes, entry.value);
-            search(image, bytes, entry.key, header.count);
+            search(image, bytes, entry.key, header.run);
         }
     }
     free(image);
@@ -261,14 +309,25 @@ static void overwrite(const uint8_t *data, size_t bytes) {
     }
 }
 
+/* Scan, and check that the buffer has the entries that the result counts. */
+static void scan_damaged(const struct remo_tree_range *range, char *buffer, size_t cap) {
+    struct remo_tree_result result;
+    struct remo_tree_entry entry;
+    size_t offset = 0;
+    int rc = remo_tree_scan(tree, range, buffer, cap, &result);
+    expect_end(rc);
+    for (uint64_t i = 0; rc == 0 && i < result.entries; i++)
+        assert(remo_tree_result_next(buffer, &result, &offset, &entry) == 1);
+    assert(rc != 0 || offset == result.bytes);
+}
+
 static void read_damaged(void) {
     static char buffer[NODES * NODE_BYTES];
-    struct remo_tree_result result;
     uint64_t snapshot, count;
     size_t bytes;
     for (uint32_t flags = 0; flags < 4; flags++) {
         const struct remo_tree_range range = {.from = {"1", 1}, .flags = flags};
-        expect_end(remo_tree_scan(tree, flags > 1 ? &range : NULL, buffer, sizeof buffer, &result));
+        scan_damaged(flags > 1 ? &range : NULL, buffer, sizeof buffer);
         expect_end(remo_tree_count(tree, &range, &count));
     }
     int rc = remo_tree_snapshot(tree, &snapshot);
@@ -297,6 +356,11 @@ static void fuzz_damage(const uint8_t *data, size_t bytes) {
         expect_end(remo_tree_upsert(tree, key, 2 + i % 2, "another value", i % 14));
         expect_end(remo_tree_remove(tree, key, 2));
     }
+    /* the second write finds the node that the first one has changed */
+    const struct remo_tree_write writes[] = {
+        {REMO_TREE_UPDATE, .key = {"05", 2}, .value = {data, remo__min(bytes, VALUE_BYTES_MAX)}},
+        {REMO_TREE_UPSERT, .key = {"05y", 3}, .value = {"a value", 7}}};
+    expect_end(remo_tree_apply(tree, writes, 2, NULL));
     const struct remo_tree_range some = {.from = {"1", 1}, .limit = 20};
     int rc = remo_tree_remove_range(tree, &some, NULL);
     assert(rc == 0 || rc == -EPROTO || rc == -ETIMEDOUT);
@@ -324,13 +388,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
 static size_t seed_node(uint32_t n, uint8_t *image) {
     struct tree_bytes low = {"b", 1}, high = {"wx", 2};
     struct tree_ranges ranges;
+    uint8_t scratch[NODE_BYTES];
     uint32_t level = n / 2 % 3;
     remo__tree_node_init(image, NODE_BYTES, level, low, n % 2 ? &high : NULL);
     for (uint32_t i = 0; i < n; i++) {
         char text[] = {(char)('b' + i), 'k', 0};
         struct tree_bytes key = {text, i == 0 && level > 0 ? 0 : 1 + i % 2};
-        struct tree_bytes value = {&i, level > 0 ? sizeof i : i % 5};
-        (void)remo__tree_node_insert(image, NODE_BYTES, i, key, value, &ranges);
+        struct tree_bytes value = {&i, i % 5};
+        if (level > 0)
+            (void)remo__tree_node_insert_child(image, NODE_BYTES, i, key, i, scratch);
+        else if (!remo__tree_node_insert(image, NODE_BYTES, key, value, &ranges))
+            remo__tree_node_pack(image, NODE_BYTES, scratch);
     }
     return NODE_BYTES;
 }

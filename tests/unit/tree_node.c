@@ -11,7 +11,7 @@
 #define BYTES 512u
 #define KEYS 200u
 #define VALUE_BYTES_MAX 8u
-#define ENTRY_BYTES_MAX (6u + 8u + VALUE_BYTES_MAX)
+#define ENTRY_BYTES_MAX (TREE_SLOT_BYTES + TREE_ENTRY_BYTES + 8u + VALUE_BYTES_MAX)
 #define CHANGES 150u
 #define SEEDS 1000u
 
@@ -92,40 +92,61 @@ static void open_model(struct model *model, uint64_t seed) {
 
 /* The keys of the model are in ascending order. */
 static void expect_model(const struct model *model, const void *node) {
-    uint32_t index = 0;
+    struct tree_walk forwards, backwards, from;
     struct tree_entry entry;
+    struct tree_place place;
+    struct tree_bytes lowest = {NULL, 0};
+    uint32_t last = KEYS;
     assert_true(remo__tree_node_is_valid(node, BYTES, 0));
+    assert_true(remo__tree_node_is_whole(node, BYTES));
     assert_int_equal(header_of(node).count, model->count);
+    assert_true(remo__tree_walk_begin(&forwards, node, BYTES, &lowest));
     for (uint32_t k = 0; k < KEYS; k++) {
-        uint32_t found_at;
-        bool is_found;
-        assert_true(remo__tree_node_find(node, BYTES, text(model->keys[k]), &found_at, &is_found));
-        assert_int_equal(is_found, model->is_present[k]);
-        assert_int_equal(found_at, index);
-        if (!is_found)
+        struct tree_bytes key = text(model->keys[k]);
+        assert_true(remo__tree_node_find(node, BYTES, key, &place));
+        assert_int_equal(place.offset != 0, model->is_present[k]);
+        assert_true(remo__tree_walk_begin(&from, node, BYTES, &key));
+        assert_true(remo__tree_walk_begin(&backwards, node, BYTES, &key));
+        assert_int_equal(remo__tree_walk_previous(&backwards, &entry), last < KEYS);
+        if (last < KEYS)
+            assert_int_equal(remo__tree_compare(entry.key, text(model->keys[last])), 0);
+        if (!model->is_present[k])
             continue;
-        assert_true(remo__tree_node_entry(node, BYTES, index++, &entry));
-        assert_int_equal(remo__tree_compare(entry.key, text(model->keys[k])), 0);
+        last = k;
+        assert_int_equal(remo__tree_walk_next(&from, &entry), 1);
+        assert_int_equal(remo__tree_compare(entry.key, key), 0);
+        assert_int_equal(remo__tree_walk_next(&forwards, &entry), 1);
+        assert_int_equal(remo__tree_compare(entry.key, key), 0);
+        assert_true(remo__tree_entry_at(node, BYTES, place.offset, &entry));
         assert_int_equal(entry.value.bytes, model->value_bytes[k]);
         assert_memory_equal(entry.value.data, model->values[k], entry.value.bytes);
     }
-    assert_int_equal(index, model->count);
+    assert_int_equal(remo__tree_walk_next(&forwards, &entry), 0);
+    assert_true(remo__tree_walk_begin(&backwards, node, BYTES, NULL));
+    for (uint32_t k = KEYS; k-- > 0;) {
+        if (!model->is_present[k])
+            continue;
+        assert_int_equal(remo__tree_walk_previous(&backwards, &entry), 1);
+        assert_int_equal(remo__tree_compare(entry.key, text(model->keys[k])), 0);
+    }
+    assert_int_equal(remo__tree_walk_previous(&backwards, &entry), 0);
 }
 
 /* Insert, replace or remove one entry. Returns false if there was no room. */
 static bool change(struct model *model, void *node, struct tree_ranges *ret_ranges) {
-    uint32_t k = (uint32_t)remo__random_below(&model->dice, KEYS), index;
+    uint32_t k = (uint32_t)remo__random_below(&model->dice, KEYS);
     uint64_t word = remo__random_next(&model->dice);
     struct tree_bytes value = {&word, (uint32_t)remo__random_below(&model->dice, VALUE_BYTES_MAX + 1)};
-    bool is_found, is_done = true, is_present = true;
-    assert_true(remo__tree_node_find(node, BYTES, text(model->keys[k]), &index, &is_found));
-    if (!is_found) {
-        is_done = remo__tree_node_insert(node, BYTES, index, text(model->keys[k]), value, ret_ranges);
+    bool is_done = true, is_present = true;
+    struct tree_place place;
+    assert_true(remo__tree_node_find(node, BYTES, text(model->keys[k]), &place));
+    if (place.offset == 0) {
+        is_done = remo__tree_node_insert(node, BYTES, text(model->keys[k]), value, ret_ranges);
         model->count += is_done;
     } else if (remo__random_below(&model->dice, 2) == 0) {
-        is_done = remo__tree_node_replace(node, BYTES, index, value, ret_ranges);
+        is_done = remo__tree_node_replace(node, BYTES, &place, value, ret_ranges);
     } else {
-        remo__tree_node_remove(node, BYTES, index, ret_ranges);
+        remo__tree_node_remove(node, BYTES, &place, ret_ranges);
         is_present = false;
         model->count--;
     }
@@ -155,7 +176,8 @@ static void change_often(struct model *model, unsigned char *node) {
         uint32_t free_bytes = remo__tree_node_free(node, BYTES);
         remo__tree_node_pack(node, BYTES, scratch);
         memcpy(copy, node, BYTES);
-        assert_int_equal(header_of(node).garbage, 0);
+        assert_int_equal(header_of(node).run, model->count);
+        assert_int_equal(header_of(node).end, header_of(node).tail);
         assert_int_equal(remo__tree_node_free(node, BYTES), free_bytes);
         expect_model(model, node);
         if (free_bytes < ENTRY_BYTES_MAX)
@@ -163,14 +185,28 @@ static void change_often(struct model *model, unsigned char *node) {
     }
 }
 
-/* Split a copy of the node for an insertion before `index`, and merge the halves. */
-static void split_and_merge(const struct model *model, const void *node, uint32_t index) {
+/* Remove an entry of the run, and insert it again, if the tail has room: then the run has a removed entry. */
+static void move_to_tail(void *node, uint32_t index) {
+    unsigned char before[BYTES];
+    struct tree_entry entry;
+    struct tree_place place;
+    struct tree_ranges ranges;
+    memcpy(before, node, BYTES);
+    assert_true(remo__tree_node_entry(before, BYTES, index, &entry));
+    assert_true(remo__tree_node_find(node, BYTES, entry.key, &place) && place.offset != 0);
+    remo__tree_node_remove(node, BYTES, &place, &ranges);
+    if (!remo__tree_node_insert(node, BYTES, entry.key, entry.value, &ranges))
+        memcpy(node, before, BYTES);
+}
+
+/* Split a copy of the node for an insertion of `key`, and merge the halves. */
+static void split_and_merge(const struct model *model, const void *node, const char *key) {
     unsigned char left[BYTES], right[BYTES];
     struct tree_bytes high, low;
     struct tree_entry entry;
     uint32_t count = header_of(node).count, stay;
     memcpy(left, node, BYTES);
-    remo__tree_node_split(left, right, BYTES, index, scratch);
+    remo__tree_node_split(left, right, BYTES, text(key), scratch);
     stay = header_of(left).count;
     assert_true(remo__tree_node_is_valid(left, BYTES, 0) && remo__tree_node_is_valid(right, BYTES, 0));
     assert_true(stay > 0 && stay < count);
@@ -183,9 +219,10 @@ static void split_and_merge(const struct model *model, const void *node, uint32_
     assert_int_equal(remo__tree_compare(remo__tree_node_low(left, BYTES), remo__tree_node_low(node, BYTES)),
                      0);
     assert_int_equal(remo__tree_node_high(right, BYTES, &high), header_of(node).kind == TREE_NODE);
-    if (index == count)
+    if (*key == 'z')
         assert_int_equal(stay, count - 1); /* ascending insertions fill nodes */
-    memcpy(scratch, left, BYTES);
+    move_to_tail(left, stay / 2);
+    move_to_tail(right, (count - stay) / 2);
     unsigned char before[BYTES];
     memcpy(before, left, BYTES);
     if (remo__tree_node_merge(left, right, BYTES, scratch))
@@ -206,9 +243,9 @@ static void test_changes(void **state) {
         expect_model(&model, node);
         if (model.count < 2)
             continue;
-        split_and_merge(&model, node, (uint32_t)remo__random_below(&model.dice, model.count + 1));
-        split_and_merge(&model, node, model.count);
-        split_and_merge(&model, node, 0);
+        split_and_merge(&model, node, model.keys[remo__random_below(&model.dice, KEYS)]);
+        split_and_merge(&model, node, "z");
+        split_and_merge(&model, node, "");
     }
 }
 
@@ -217,39 +254,45 @@ static void test_changes(void **state) {
 static void test_full(void **state) {
     unsigned char node[BYTES];
     struct tree_ranges ranges;
-    char key[5];
+    char key[12];
     uint32_t count = 0, bytes = remo__tree_entry_bytes(4, 4);
     (void)state;
     remo__tree_node_init(node, BYTES, 0, text(""), NULL);
     for (;; count++) {
         snprintf(key, sizeof key, "%04u", count);
-        if (!remo__tree_node_insert(node, BYTES, count, text(key), text("aaaa"), &ranges))
+        if (remo__tree_node_insert(node, BYTES, text(key), text("aaaa"), &ranges))
+            continue;
+        assert_int_equal(ranges.count, 0);
+        remo__tree_node_pack(node, BYTES, scratch);
+        if (!remo__tree_node_insert(node, BYTES, text(key), text("aaaa"), &ranges))
             break;
     }
-    assert_int_equal(ranges.count, 0);
     assert_int_equal(count, (BYTES - sizeof(struct tree_header)) / bytes);
     assert_true(remo__tree_node_free(node, BYTES) < bytes);
-    for (uint32_t i = 0; i < count; i++)
-        assert_true(remo__tree_node_replace(node, BYTES, i, text("bbbb"), &ranges)); /* of the same size */
-    for (uint32_t i = count; i-- > 0;)
-        remo__tree_node_remove(node, BYTES, i / 2, &ranges);
+    for (uint32_t i = 0; i < 2 * count; i++) {
+        struct tree_place place;
+        snprintf(key, sizeof key, "%04u", i % count);
+        assert_true(remo__tree_node_find(node, BYTES, text(key), &place) && place.offset != 0);
+        if (i < count)
+            assert_true(remo__tree_node_replace(node, BYTES, &place, text("bbbb"), &ranges)); /* same size */
+        else
+            remo__tree_node_remove(node, BYTES, &place, &ranges);
+    }
     assert_int_equal(remo__tree_node_free(node, BYTES), BYTES - sizeof(struct tree_header));
     remo__tree_node_pack(node, BYTES, scratch);
-    assert_true(remo__tree_node_insert(node, BYTES, 0, text(key), text("aaaa"), &ranges));
+    assert_true(remo__tree_node_insert(node, BYTES, text(key), text("aaaa"), &ranges));
 }
 
 /* ---- inner nodes ---- */
 
 /* An inner node with children 10, 11, ... for the ranges that begin with the low fence, b, c, ... */
 static void make_inner(unsigned char *node, const char *low, const char *keys, uint32_t first_child) {
-    struct tree_ranges ranges;
     remo__tree_node_init(node, BYTES, 1, text(low), NULL);
     for (uint32_t i = 0; i <= strlen(keys); i++) {
-        uint32_t child = first_child + i;
-        struct tree_bytes key = {keys + i - 1, 1}, value = {&child, sizeof child};
+        struct tree_bytes key = {keys + i - 1, 1};
         if (i == 0)
             key = (struct tree_bytes){NULL, 0};
-        assert_true(remo__tree_node_insert(node, BYTES, i, key, value, &ranges));
+        assert_true(remo__tree_node_insert_child(node, BYTES, i, key, first_child + i, scratch));
     }
 }
 
@@ -279,7 +322,7 @@ static void test_inner(void **state) {
     expect_children(node);
     assert_int_equal(child_of(node, ""), 10);
     memcpy(whole, node, BYTES);
-    remo__tree_node_split(node, right, BYTES, 1, scratch);
+    remo__tree_node_split(node, right, BYTES, text("bb"), scratch);
     assert_true(remo__tree_node_is_valid(right, BYTES, 1) && remo__tree_node_is_valid(node, BYTES, 1));
     for (const char *key = "abcd"; *key; key++) {
         const char string[] = {*key, 0};
@@ -289,6 +332,9 @@ static void test_inner(void **state) {
     }
     assert_true(remo__tree_node_merge(node, right, BYTES, scratch));
     expect_children(node);
+    remo__tree_node_remove_child(node, BYTES, 2, scratch);
+    assert_int_equal(child_of(node, "c"), 11);
+    assert_int_equal(child_of(node, "d"), 13);
     remo__tree_node_init(node, BYTES, 1, text(""), NULL);
     assert_false(remo__tree_node_child(node, BYTES, text("a"), &index, &child)); /* no entry */
 }

@@ -1,11 +1,19 @@
-/* node.h - a node of the tree: a sorted array of entries in a versioned object of `bytes` bytes.
+/* node.h - a node of the tree, in a versioned object of `bytes` bytes: sorted entries, and a tail.
  *
- * Layout: {header; u16 slots[count]; free space; entries; high fence; low fence}. A slot is the offset of an
- *         entry; slots are in the order of keys. An entry is {u16 key_bytes; u16 value_bytes; key; value}. In
- *         an inner node the value is the index of the child (u32), and the key of the first entry is empty:
- *         it stands for the low fence. Entries of a leaf have keys with low fence <= key < high fence.
- * Changes: a change of a node in private memory lists the ranges of bytes that it writes, which the owner
- *          then commits. The space of removed entries is garbage until the node is packed.
+ * Layout:  {header; u16 slots[run]; u8 fingerprints[run]; entries of the run; tail; free space; high fence;
+ *          low fence}. An entry is {u16 key_bytes; u16 value_bytes; key; value}. The run has entries in the
+ *          order of keys. A slot is the offset of an entry of the run, and marks a removed entry. A
+ *          fingerprint is a hash of the key of that entry: a get compares only the entries with the
+ *          fingerprint of its key. The tail has entries that were inserted after the node was packed, in the
+ *          order of their insertion, TREE_TAIL_MAX at most, each as {u16 position; entry}. The position is
+ *          the number of entries of the run, with removed ones, that precede the entry in the order of keys.
+ *          In the tail, key_bytes marks a removed entry.
+ *          An inner node has no tail and no removed entries. There the value is the index of the child (u32),
+ *          and the key of the first entry is empty: it stands for the low fence. Entries of a leaf have keys
+ *          with low fence <= key < high fence.
+ * Changes: a change of a leaf in private memory lists the ranges of bytes that it writes, which the owner
+ *          then commits. These are short: a part of the header, a mark, and a value or an entry of the tail.
+ *          Packing a node makes one run of all entries. A change of an inner node writes it again, packed.
  * Checks:  a peer's memory may contain anything. Functions that read a node verify each offset and
  *          size that they use. */
 #pragma once
@@ -23,16 +31,29 @@
 #define TREE_ENTRIES_MIN 8u
 #endif
 #define TREE_NODE_BYTES_MAX 32768u
-#define TREE_RANGES_MAX 3u  /* of one change */
-#define TREE_ENTRY_BYTES 4u /* of an entry, without key and value */
+#define TREE_RANGES_MAX 3u     /* of one change */
+#define TREE_ENTRY_BYTES 4u    /* of an entry, without key and value */
+#define TREE_SLOT_BYTES 3u     /* of an entry of the run, besides: slot and fingerprint */
+#define TREE_POSITION_BYTES 2u /* of an entry of the tail, besides: its position */
+#define TREE_REMOVED 0x8000u   /* in a slot, or in key_bytes of an entry of the tail */
+#ifdef REMO_SIM_SMALL
+#define TREE_TAIL_MAX 2u  /* entries of the tail, with removed ones */
+#define TREE_TAIL_PART 2u /* of the node's bytes: the maximum size of the tail */
+#else
+#define TREE_TAIL_MAX 8u
+#define TREE_TAIL_PART 4u
+#endif
 
 struct tree_header {
     uint8_t level;                  /* 0: a leaf */
     uint8_t kind;                   /* TREE_... */
-    uint16_t count;                 /* entries */
-    uint16_t entries;               /* offset of the first byte of entries */
-    uint16_t garbage;               /* bytes of removed entries */
+    uint16_t run;                   /* entries of the run, with removed ones */
+    uint16_t tail;                  /* offset of the tail */
     uint16_t low_bytes, high_bytes; /* of the fences */
+    /* These change with each insertion and removal: */
+    uint16_t count; /* entries, without removed ones */
+    uint16_t end;   /* offset of the end of the tail */
+    uint16_t used;  /* bytes of the entries, if all of them were in the run */
 };
 
 enum { TREE_UNUSED, TREE_NODE, TREE_LAST }; /* TREE_LAST: a node without a high fence */
@@ -68,41 +89,51 @@ uint64_t remo__tree_first_bytes(struct tree_bytes key);
 /* Return the maximum number of children of an inner node. */
 uint32_t remo__tree_node_entries_max(uint32_t bytes);
 
-/* Return whether `node` is in use, has this level, and has valid fences. */
+/* Return whether `node` is in use, has this level, and has a valid header. */
 bool remo__tree_node_is_valid(const void *node, uint32_t bytes, uint32_t level);
-/* Return whether an entry can be inserted, replaced or removed: the header is valid. */
-bool remo__tree_node_is_changeable(const void *node, uint32_t bytes);
-/* Return whether the node can be packed, split or merged: the header and all entries are valid. */
+/* Return whether the node can be packed, split or merged: the header and all entries are valid. Removed
+ * entries of the run are not checked. */
 bool remo__tree_node_is_whole(const void *node, uint32_t bytes);
 struct tree_bytes remo__tree_node_low(const void *node, uint32_t bytes);
 /* Return false if the node has no high fence. */
 bool remo__tree_node_high(const void *node, uint32_t bytes, struct tree_bytes *ret_high);
 /* Return whether `key` is between the fences. */
 bool remo__tree_node_covers(const void *node, uint32_t bytes, struct tree_bytes key);
-/* Return the offset of the end of the slots. */
-uint32_t remo__tree_node_slots_end(const void *node);
+/* Return the fingerprint of a key. */
+uint8_t remo__tree_fingerprint(struct tree_bytes key);
+
 static inline uint32_t remo__tree_load16(const void *node, uint32_t offset) {
     uint16_t value;
     memcpy(&value, (const uint8_t *)node + offset, sizeof value);
     return value;
 }
 
+/* Offsets of the slot of an entry of the run, of all fingerprints, and of the first entry of the run. */
 static inline uint32_t remo__tree_slot_at(uint32_t index) {
     return (uint32_t)sizeof(struct tree_header) + 2 * index;
 }
 
-/* Return the offset of entry `index`, which is not checked. */
-static inline uint32_t remo__tree_node_offset(const void *node, uint32_t index) {
+static inline uint32_t remo__tree_fingerprints_at(uint32_t run) {
+    return remo__tree_slot_at(run);
+}
+
+static inline uint32_t remo__tree_run_at(uint32_t run) {
+    return (uint32_t)sizeof(struct tree_header) + TREE_SLOT_BYTES * run;
+}
+
+/* Return the slot of entry `index` of the run: its offset, which is not checked, perhaps with
+ * TREE_REMOVED. */
+static inline uint32_t remo__tree_slot(const void *node, uint32_t index) {
     return remo__tree_load16(node, remo__tree_slot_at(index));
 }
 
-/* Return false if the entry is not valid. */
-static inline bool remo__tree_node_entry(const void *node, uint32_t bytes, uint32_t index,
-                                         struct tree_entry *ret_entry) {
-    uint32_t offset = remo__tree_node_offset(node, index);
+/* Load the entry at an offset. Returns false if the entry is not valid. */
+static inline bool remo__tree_entry_at(const void *node, uint32_t bytes, uint32_t offset,
+                                       struct tree_entry *ret_entry) {
     if (offset > bytes - TREE_ENTRY_BYTES)
         return false;
-    uint32_t key_bytes = remo__tree_load16(node, offset), value_bytes = remo__tree_load16(node, offset + 2);
+    uint32_t key_bytes = remo__tree_load16(node, offset) & ~TREE_REMOVED,
+             value_bytes = remo__tree_load16(node, offset + 2);
     if (key_bytes + value_bytes > bytes - TREE_ENTRY_BYTES - offset)
         return false;
     const uint8_t *key = (const uint8_t *)node + offset + TREE_ENTRY_BYTES;
@@ -111,10 +142,51 @@ static inline bool remo__tree_node_entry(const void *node, uint32_t bytes, uint3
     return true;
 }
 
-/* Find the first entry whose key is not less than `key`; *ret_found: whether it is equal. Returns false
- * if an entry is not valid. */
-bool remo__tree_node_find(const void *node, uint32_t bytes, struct tree_bytes key, uint32_t *ret_index,
-                          bool *ret_found);
+/* Load entry `index` of the run, which may have been removed. Returns false if the entry is not valid. */
+static inline bool remo__tree_node_entry(const void *node, uint32_t bytes, uint32_t index,
+                                         struct tree_entry *ret_entry) {
+    return remo__tree_entry_at(node, bytes, remo__tree_slot(node, index) & ~TREE_REMOVED, ret_entry);
+}
+
+/* Return the bytes of an entry, without its slot and fingerprint, or its position. */
+static inline uint32_t remo__tree_entry_size(const struct tree_entry *entry) {
+    return TREE_ENTRY_BYTES + entry->key.bytes + entry->value.bytes;
+}
+
+/* Find the first entry of the run whose key is not less than `key`, removed or not; *ret_found: whether it is
+ * equal. Returns false if an entry is not valid. */
+bool remo__tree_node_find_in_run(const void *node, uint32_t bytes, struct tree_bytes key, uint32_t *ret_index,
+                                 bool *ret_found);
+
+/* An entry of a leaf. */
+struct tree_place {
+    uint32_t offset; /* 0: none */
+    uint32_t index;  /* in the run; UINT32_MAX: the entry is in the tail */
+};
+
+/* Find the entry of a key in a leaf. Returns false if an entry is not valid. */
+bool remo__tree_node_find(const void *node, uint32_t bytes, struct tree_bytes key,
+                          struct tree_place *ret_place);
+
+/* A walk over the entries of a node, in the order of keys, forwards or backwards. */
+struct tree_walk {
+    const void *node;
+    uint32_t bytes, run;
+    uint32_t index, tail; /* entries of the run, and of `offsets`, before this place */
+    uint32_t at;          /* of the last entry: its index in the run; UINT32_MAX: it is in the tail */
+    uint32_t tail_count;
+    uint16_t offsets[TREE_TAIL_MAX];   /* of the tail's entries, in the order of keys, without removed ones */
+    uint16_t positions[TREE_TAIL_MAX]; /* of each: how many entries of the run are before it */
+};
+
+/* Begin before the first entry whose key is not less than `key`; NULL: after the last entry. The header is
+ * valid. Returns false if an entry is not valid. */
+bool remo__tree_walk_begin(struct tree_walk *walk, const void *node, uint32_t bytes,
+                           const struct tree_bytes *key);
+/* Load the next entry, or the one before. Returns 1, 0 if there is none, or -1 if it is not valid. */
+int remo__tree_walk_next(struct tree_walk *walk, struct tree_entry *ret_entry);
+int remo__tree_walk_previous(struct tree_walk *walk, struct tree_entry *ret_entry);
+
 /* Set *ret_child to the child of an entry of an inner node. Returns false if the value of the entry is not
  * the index of a child; the root is never a child. */
 bool remo__tree_child_of(const struct tree_entry *entry, uint32_t node_count, uint32_t *ret_child);
@@ -124,28 +196,40 @@ bool remo__tree_node_child(const void *node, uint32_t bytes, struct tree_bytes k
 
 /* ---- change, in private memory ---- */
 
-/* Return the bytes that the entry of a key and a value needs, with its slot. */
+/* Return the bytes that an entry of the run needs for a key and a value, with its slot and fingerprint. */
 uint32_t remo__tree_entry_bytes(uint32_t key_bytes, uint32_t value_bytes);
+/* Return the bytes that are free in a packed node with these entries. */
+uint32_t remo__tree_node_free(const void *node, uint32_t bytes);
+/* Return the bytes that a node with these fences has for entries, slots and fingerprints. */
+uint32_t remo__tree_node_room(const void *node, uint32_t bytes);
 /* Make an empty node. `high` may be NULL. */
 void remo__tree_node_init(void *node, uint32_t bytes, uint32_t level, struct tree_bytes low,
                           const struct tree_bytes *high);
-/* Insert an entry before `index`. Returns false if there is no room; then pack or split. */
-bool remo__tree_node_insert(void *node, uint32_t bytes, uint32_t index, struct tree_bytes key,
-                            struct tree_bytes value, struct tree_ranges *ret_ranges);
-/* Replace the value of an entry. Returns false if there is no room. */
-bool remo__tree_node_replace(void *node, uint32_t bytes, uint32_t index, struct tree_bytes value,
-                             struct tree_ranges *ret_ranges);
-void remo__tree_node_remove(void *node, uint32_t bytes, uint32_t index, struct tree_ranges *ret_ranges);
-/* Return the free bytes, with those of garbage. */
-uint32_t remo__tree_node_free(const void *node, uint32_t bytes);
-/* Return the bytes that a node with these fences has for entries and their slots. */
-uint32_t remo__tree_node_room(const void *node, uint32_t bytes);
-/* Remove the garbage. `scratch` has `bytes` bytes. */
+
+/* Leaves. Insert an entry, whose key is absent. Returns false if there is no room, or an entry of the run is
+ * not valid; then check, and pack or split. */
+bool remo__tree_node_insert(void *node, uint32_t bytes, struct tree_bytes key, struct tree_bytes value,
+                            struct tree_ranges *ret_ranges);
+/* Replace the value of an entry. Returns false if there is no room, or an entry of the run is not valid. */
+bool remo__tree_node_replace(void *node, uint32_t bytes, const struct tree_place *place,
+                             struct tree_bytes value, struct tree_ranges *ret_ranges);
+void remo__tree_node_remove(void *node, uint32_t bytes, const struct tree_place *place,
+                            struct tree_ranges *ret_ranges);
+
+/* Inner nodes. Insert a child before `index`, or remove one. Insertion returns false if there is no room;
+ * then split. */
+bool remo__tree_node_insert_child(void *node, uint32_t bytes, uint32_t index, struct tree_bytes key,
+                                  uint32_t child, void *scratch);
+void remo__tree_node_remove_child(void *node, uint32_t bytes, uint32_t index, void *scratch);
+
+/* All nodes, which are whole. `scratch` has `bytes` bytes. */
+
+/* Make one run of all entries. */
 void remo__tree_node_pack(void *node, uint32_t bytes, void *scratch);
-/* Make `right`, and move the upper entries to it: about half of the bytes, or only the last entry if `index`,
- * the position of the next insertion, is after all entries. The separator is the low fence of `right`.
- * `scratch` has `bytes` bytes. The node has at least two entries. */
-void remo__tree_node_split(void *node, void *right, uint32_t bytes, uint32_t index, void *scratch);
+/* Make `right`, and move the upper entries to it: about half of the bytes, or only the last entry if `key`,
+ * which will be inserted, is above all others. The separator is the low fence of `right`. The node has at
+ * least two entries. Both nodes are packed. */
+void remo__tree_node_split(void *node, void *right, uint32_t bytes, struct tree_bytes key, void *scratch);
 /* Append the entries of `right`, the next node of the same level, and take over its high fence. Returns
  * false, without effect, if they do not fit, or if both are leaves with entries and would nearly fill one. */
 bool remo__tree_node_merge(void *node, const void *right, uint32_t bytes, void *scratch);

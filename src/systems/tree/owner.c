@@ -40,14 +40,16 @@ static int fail_damaged(const struct remo_tree *tree) {
 /* Read a node and check it: peers can write to its memory. */
 static int load(const struct remo_tree *tree, uint32_t object, void *image) {
     const struct tree_changed *changed = remo__tree_overlay_find(tree->own, object);
-    if (changed) {
-        memcpy(image, changed->image, tree->node_bytes);
-        return 0;
-    }
+    int rc = 0;
     if (object >= tree->node_count)
         return fail_damaged(tree);
-    int rc = remo_versioned_read(tree->nodes, tree->node->rank, object, image, NULL);
-    return rc == 0 && !remo__tree_node_is_changeable(image, tree->node_bytes) ? fail_damaged(tree) : rc;
+    if (changed) /* a change of a damaged node may have changed the header, too */
+        memcpy(image, changed->image, tree->node_bytes);
+    else
+        rc = remo_versioned_read(tree->nodes, tree->node->rank, object, image, NULL);
+    return rc == 0 && !remo__tree_node_is_valid(image, tree->node_bytes, header_of(image).level)
+               ? fail_damaged(tree)
+               : rc;
 }
 
 /* Set the image of a step. Inner nodes are kept, so that few nodes are read. An apply may have changed the
@@ -172,22 +174,44 @@ static int abandon(struct tree_owner *own, int rc) {
 
 /* ---- insert ---- */
 
-/* Insert into the node of a step. Returns 1 if there is no room, even after packing. */
-static int insert_in_place(const struct remo_tree *tree, struct tree_step *step, uint32_t index,
-                           struct tree_bytes key, struct tree_bytes value) {
+/* Insert into a leaf, as a change of some ranges if possible, otherwise after packing. */
+static int insert_in_leaf(const struct remo_tree *tree, struct tree_step *step,
+                          const struct tree_entry *entry) {
     struct tree_ranges ranges;
-    own_copy(tree, step);
-    if (remo__tree_node_insert(step->image, tree->node_bytes, index, key, value, &ranges)) {
+    if (remo__tree_node_insert(step->image, tree->node_bytes, entry->key, entry->value, &ranges)) {
         step->ranges = ranges;
         return 0;
     }
     if (!remo__tree_node_is_whole(step->image, tree->node_bytes))
         return fail_damaged(tree);
-    if (remo__tree_node_free(step->image, tree->node_bytes) < remo__tree_entry_bytes(key.bytes, value.bytes))
+    if (remo__tree_node_free(step->image, tree->node_bytes)
+        < remo__tree_entry_bytes(entry->key.bytes, entry->value.bytes))
         return 1;
     remo__tree_node_pack(step->image, tree->node_bytes, tree->own->scratch);
     step->is_whole = true;
-    return remo__tree_node_insert(step->image, tree->node_bytes, index, key, value, &ranges) ? 0 : 1;
+    return remo__tree_node_insert(step->image, tree->node_bytes, entry->key, entry->value, &ranges) ? 0 : 1;
+}
+
+/* Insert into an inner node behind the child of the path, which has been split. */
+static int insert_in_inner(const struct remo_tree *tree, struct tree_step *step,
+                           const struct tree_entry *entry) {
+    uint32_t child;
+    memcpy(&child, entry->value.data, sizeof child);
+    own_copy(tree, step);
+    if (!remo__tree_node_is_whole(step->image, tree->node_bytes))
+        return fail_damaged(tree);
+    if (!remo__tree_node_insert_child(step->image, tree->node_bytes, step->child + 1, entry->key, child,
+                                      tree->own->scratch))
+        return 1;
+    step->is_whole = true;
+    return 0;
+}
+
+/* Insert into the node of a step. Returns 1 if there is no room. Then the node is whole. */
+static int insert_in_place(const struct remo_tree *tree, struct tree_step *step,
+                           const struct tree_entry *entry) {
+    return header_of(step->image).level == 0 ? insert_in_leaf(tree, step, entry)
+                                             : insert_in_inner(tree, step, entry);
 }
 
 /* Put a new root above the present one, whose contents move to another index. */
@@ -210,40 +234,52 @@ static int grow(struct remo_tree *tree) {
     own->steps[1].is_whole = true;
     struct tree_bytes high, low = remo__tree_node_low(own->steps[1].image, bytes);
     bool has_high = remo__tree_node_high(own->steps[1].image, bytes, &high);
-    struct tree_ranges ranges;
     remo__tree_node_init(own->steps[0].image, bytes, header_of(own->steps[1].image).level + 1u, low,
                          has_high ? &high : NULL);
-    (void)remo__tree_node_insert(own->steps[0].image, bytes, 0, (struct tree_bytes){NULL, 0},
-                                 (struct tree_bytes){&moved, sizeof moved}, &ranges);
+    (void)remo__tree_node_insert_child(own->steps[0].image, bytes, 0, (struct tree_bytes){NULL, 0}, moved,
+                                       own->scratch);
     return 0;
 }
 
-/* Split the node of a step, and insert the entry into one of the halves. */
-static int split(struct remo_tree *tree, struct tree_step *step, uint32_t index, struct tree_bytes key,
-                 struct tree_bytes value) {
-    uint32_t bytes = tree->node_bytes, place;
+/* Insert into one half of a node that was split. */
+static bool insert_in_half(const struct remo_tree *tree, void *half, const struct tree_entry *entry) {
+    uint32_t index, child, bytes = tree->node_bytes;
     struct tree_ranges ranges;
     bool is_found;
+    if (header_of(half).level == 0)
+        return remo__tree_node_insert(half, bytes, entry->key, entry->value, &ranges);
+    memcpy(&child, entry->value.data, sizeof child);
+    return remo__tree_node_find_in_run(half, bytes, entry->key, &index, &is_found)
+           && remo__tree_node_insert_child(half, bytes, index, entry->key, child, tree->own->scratch);
+}
+
+/* Split the node of a step, and insert the entry into one of the halves. A node without room for one more
+ * entry has several, unless it is damaged. */
+static int split(struct remo_tree *tree, struct tree_step *step, const struct tree_entry *entry) {
+    uint32_t bytes = tree->node_bytes, level = header_of(step->image).level;
+    if (header_of(step->image).count < 2)
+        return fail_damaged(tree);
     step->right = take_index(tree->own);
     if (step->right == 0)
         return -ENOSPC;
-    remo__tree_node_split(step->image, step->right_image, bytes, index, tree->own->scratch);
+    remo__tree_node_split(step->image, step->right_image, bytes, entry->key, tree->own->scratch);
+    if (!remo__tree_node_is_valid(step->image, bytes, level)
+        || !remo__tree_node_is_valid(step->right_image, bytes, level))
+        return fail_damaged(tree);
     step->is_whole = true;
-    bool is_right = remo__tree_compare(key, remo__tree_node_low(step->right_image, bytes)) >= 0;
+    bool is_right = remo__tree_compare(entry->key, remo__tree_node_low(step->right_image, bytes)) >= 0;
     void *half = is_right ? step->right_image : step->image;
-    (void)remo__tree_node_find(half, bytes, key, &place, &is_found);
-    return remo__tree_node_insert(half, bytes, place, key, value, &ranges) ? 0 : -ENOSPC;
+    return insert_in_half(tree, half, entry) ? 0 : -ENOSPC;
 }
 
-/* Insert an entry into the node of step `at`, and the new nodes of splits into the nodes above. */
-static int insert_at(struct remo_tree *tree, uint32_t at, uint32_t index, struct tree_bytes key,
-                     struct tree_bytes value) {
+/* Insert an entry into the leaf, and the new nodes of splits into the nodes above. */
+static int insert(struct remo_tree *tree, struct tree_bytes key, struct tree_bytes value) {
     struct tree_owner *own = tree->own;
-    struct tree_bytes separator = key, child = value;
-    uint32_t new_child;
+    struct tree_entry entry = {key, value};
+    uint32_t at = own->depth - 1, new_child;
     for (;;) {
         struct tree_step *step = &own->steps[at];
-        int rc = insert_in_place(tree, step, index, separator, child);
+        int rc = insert_in_place(tree, step, &entry);
         if (rc <= 0)
             return rc;
         if (at == 0) {
@@ -253,13 +289,13 @@ static int insert_at(struct remo_tree *tree, uint32_t at, uint32_t index, struct
             at = 1;
             step = &own->steps[at];
         }
-        rc = split(tree, step, index, separator, child);
+        rc = split(tree, step, &entry);
         if (rc != 0)
             return rc;
-        separator = remo__tree_node_low(step->right_image, tree->node_bytes);
         new_child = step->right;
-        child = (struct tree_bytes){&new_child, sizeof new_child};
-        index = own->steps[--at].child + 1;
+        entry = (struct tree_entry){remo__tree_node_low(step->right_image, tree->node_bytes),
+                                    {&new_child, sizeof new_child}};
+        at--;
     }
 }
 
@@ -271,10 +307,11 @@ static bool is_small(const struct remo_tree *tree, const void *image) {
            > remo__tree_node_room(image, tree->node_bytes) / 4 * 3;
 }
 
-/* Remove entry `index` of the inner node of a step. */
+/* Remove entry `index` of the inner node of a step, which is whole. */
 static void remove_child(const struct remo_tree *tree, struct tree_step *step, uint32_t index) {
     own_copy(tree, step);
-    remo__tree_node_remove(step->image, tree->node_bytes, index, &step->ranges);
+    remo__tree_node_remove_child(step->image, tree->node_bytes, index, tree->own->scratch);
+    step->is_whole = true;
 }
 
 static uint32_t child_at(const struct remo_tree *tree, const struct tree_step *step, uint32_t index) {
@@ -297,7 +334,8 @@ static int merge_with(struct remo_tree *tree, uint32_t at, bool is_before) {
         return rc;
     own_copy(tree, step);
     if (!remo__tree_node_is_whole(own->sibling, tree->node_bytes)
-        || !remo__tree_node_is_whole(step->image, tree->node_bytes))
+        || !remo__tree_node_is_whole(step->image, tree->node_bytes)
+        || !remo__tree_node_is_whole(parent->image, tree->node_bytes))
         return fail_damaged(tree);
     void *left = is_before ? own->sibling : step->image;
     const void *right = is_before ? step->image : own->sibling;
@@ -353,45 +391,44 @@ static void shrink(struct remo_tree *tree) {
 
 /* ---- the change of a leaf ---- */
 
-static int replace(struct remo_tree *tree, struct tree_step *leaf, uint32_t index, struct tree_bytes key,
-                   struct tree_bytes value) {
+static int replace(struct remo_tree *tree, struct tree_step *leaf, const struct tree_place *place,
+                   const struct tree_write *write) {
     struct tree_ranges ranges;
-    if (remo__tree_node_replace(leaf->image, tree->node_bytes, index, value, &leaf->ranges))
+    if (remo__tree_node_replace(leaf->image, tree->node_bytes, place, write->value, &leaf->ranges))
         return 0;
+    remo__tree_node_remove(leaf->image, tree->node_bytes, place, &ranges);
     if (!remo__tree_node_is_whole(leaf->image, tree->node_bytes))
         return fail_damaged(tree);
-    remo__tree_node_remove(leaf->image, tree->node_bytes, index, &ranges);
     remo__tree_node_pack(leaf->image, tree->node_bytes, tree->own->scratch);
     leaf->is_whole = true;
-    return insert_at(tree, tree->own->depth - 1, index, key, value);
+    return insert(tree, write->key, write->value);
 }
 
-static bool has_value(const struct remo_tree *tree, const struct tree_step *leaf, uint32_t index,
-                      struct tree_bytes value) {
+static bool has_value(const struct remo_tree *tree, const struct tree_step *leaf,
+                      const struct tree_place *place, struct tree_bytes value) {
     struct tree_entry entry;
-    return remo__tree_node_entry(leaf->image, tree->node_bytes, index, &entry)
+    return remo__tree_entry_at(leaf->image, tree->node_bytes, place->offset, &entry)
            && remo__tree_compare(entry.value, value) == 0;
 }
 
 static int change_leaf(struct remo_tree *tree, const struct tree_write *write) {
-    struct tree_bytes key = write->key, value = write->value;
     enum tree_op op = write->op;
     struct tree_step *leaf = &tree->own->steps[tree->own->depth - 1];
-    uint32_t index;
-    bool is_found;
-    if (!remo__tree_node_find(leaf->image, tree->node_bytes, key, &index, &is_found))
+    struct tree_place place;
+    if (!remo__tree_node_find(leaf->image, tree->node_bytes, write->key, &place))
         return fail_damaged(tree);
+    bool is_found = place.offset != 0;
     if (is_found && op == TREE_INSERT)
         return -EEXIST;
     if (!is_found && op != TREE_INSERT && op != TREE_UPSERT)
         return -ENOENT;
-    if (op == TREE_COMPARE_PUT && !has_value(tree, leaf, index, write->expected))
+    if (op == TREE_COMPARE_PUT && !has_value(tree, leaf, &place, write->expected))
         return -ESTALE;
     if (!is_found)
-        return insert_at(tree, tree->own->depth - 1, index, key, value);
+        return insert(tree, write->key, write->value);
     if (op != TREE_REMOVE)
-        return replace(tree, leaf, index, key, value);
-    remo__tree_node_remove(leaf->image, tree->node_bytes, index, &leaf->ranges);
+        return replace(tree, leaf, &place, write);
+    remo__tree_node_remove(leaf->image, tree->node_bytes, &place, &leaf->ranges);
     return merge(tree);
 }
 
@@ -508,18 +545,17 @@ static int find_next(struct remo_tree *tree, const struct tree_removal *removal,
     while (!is_after(tree, removal, removed)) {
         struct tree_bytes next = {removed->next, removed->next_bytes}, high;
         struct tree_entry entry;
-        uint32_t index;
-        bool is_found;
+        struct tree_walk walk;
         int rc = descend(tree, next);
         if (rc != 0)
             return rc;
         const void *leaf = tree->own->steps[tree->own->depth - 1].image;
-        if (!remo__tree_node_find(leaf, node_bytes, next, &index, &is_found))
+        int found =
+            remo__tree_walk_begin(&walk, leaf, node_bytes, &next) ? remo__tree_walk_next(&walk, &entry) : -1;
+        if (found < 0)
             return fail_damaged(tree);
-        if (index < header_of(leaf).count) {
-            if (!remo__tree_node_entry(leaf, node_bytes, index, &entry)
-                || entry.key.bytes > tree->key_bytes_max
-                || !remo__tree_node_covers(leaf, node_bytes, entry.key))
+        if (found > 0) {
+            if (entry.key.bytes > tree->key_bytes_max || !remo__tree_node_covers(leaf, node_bytes, entry.key))
                 return fail_damaged(tree);
             set_next(removed, entry.key);
             removed->is_done = is_after(tree, removal, removed);

@@ -2,17 +2,19 @@
  * Invariant: each get reads the leaf, and uses it only if the key is between its fences. Then at the instant
  * of the read, the leaf has the key if and only if the tree has it. Inner nodes only help to find the leaf.
  * docs/internals/tree.md has the proof. */
+#include <endian.h>
 #include <string.h>
 
 #include "systems/tree/tree.h"
 
 /* Attempts that read the newest state of each node, before those that read all nodes as of one version. */
 #define ATTEMPTS 4u
-#define LEVELS 3u /* steps of a binary search, whose entries are prefetched together */
 #ifdef REMO_SIM_SMALL
-#define FIRST_BYTES 14u /* of a node: the header, and the slots of most nodes */
+#define FIRST_BYTES 22u /* of a node: the header, and the slots and fingerprints of most nodes */
+#define CANDIDATES 2u   /* entries that are prefetched together */
 #else
-#define FIRST_BYTES 448u
+#define FIRST_BYTES 576u
+#define CANDIDATES 8u
 #endif
 #define PAUSE_NS (20 * REMO__NS_PER_US) /* between attempts at one version */
 
@@ -83,48 +85,81 @@ static void fetch(const struct seek *seek, const struct remo_versioned_view *vie
     remo_versioned_view_copy(view, offset, seek->buffer + offset, bytes);
 }
 
-/* Copy the beginning of entry `index`, as far as a comparison with the key needs it. */
-static bool fetch_entry(struct seek *seek, const struct remo_versioned_view *view, uint32_t index) {
-    uint32_t node_bytes = seek->tree->node_bytes, offset = remo__tree_node_offset(seek->buffer, index);
+/* Return the bytes of a word that are zero, as the highest bits of these bytes; perhaps also some bytes after
+ * the first one. */
+static uint64_t zero_bytes(uint64_t word) {
+    return (word - UINT64_C(0x0101010101010101)) & ~word & UINT64_C(0x8080808080808080);
+}
+
+/* List entries of the run, from *index on, that probably have the fingerprint. Sets *index to the entry with
+ * which the search continues. Returns the number of listed entries. */
+static uint32_t list_candidates(const struct seek *seek, uint32_t run, uint32_t *index, uint64_t fingerprint,
+                                uint32_t candidates[CANDIDATES]) {
+    const char *fingerprints = seek->buffer + remo__tree_fingerprints_at(run);
+    uint32_t count = 0, first;
+    for (first = *index; first < run && count < CANDIDATES; first += 8) {
+        uint64_t word = ~(fingerprint * UINT64_C(0x0101010101010101)); /* after the end: no match */
+        memcpy(&word, fingerprints + first, remo__min(8u, run - first));
+        uint64_t zeros = zero_bytes(le64toh(word) ^ fingerprint * UINT64_C(0x0101010101010101));
+        for (; zeros != 0 && count < CANDIDATES; zeros &= zeros - 1)
+            candidates[count++] = first + (uint32_t)__builtin_ctzll(zeros) / 8;
+    }
+    *index = count == CANDIDATES ? candidates[CANDIDATES - 1] + 1 : first;
+    return count;
+}
+
+/* Compare the key of an entry of the run. If it is equal, copy the value. */
+static enum seek_result compare_entry(struct seek *seek, const struct remo_versioned_view *view,
+                                      uint32_t index) {
+    uint32_t node_bytes = seek->tree->node_bytes, offset = remo__tree_slot(seek->buffer, index);
+    if (offset & TREE_REMOVED)
+        return SEEK_ABSENT;
     if (offset > node_bytes)
-        return false;
+        return SEEK_DAMAGED;
     fetch(seek, view, offset, remo__min(TREE_ENTRY_BYTES + seek->key.bytes, node_bytes - offset));
-    return remo__tree_node_entry(seek->buffer, node_bytes, index, &seek->entry);
+    if (!remo__tree_entry_at(seek->buffer, node_bytes, offset, &seek->entry))
+        return SEEK_DAMAGED;
+    if (remo__tree_compare(seek->entry.key, seek->key) != 0)
+        return SEEK_ABSENT;
+    fetch(seek, view, (uint32_t)((const char *)seek->entry.value.data - seek->buffer),
+          seek->entry.value.bytes);
+    return SEEK_FOUND;
 }
 
-/* Prefetch the entries that the next LEVELS comparisons of a binary search of [low, high) may need. */
-static void prefetch_entries(const struct seek *seek, const struct remo_versioned_view *view, uint32_t low,
-                             uint32_t high) {
-    for (uint32_t i = 1; i < 1u << LEVELS; i++)
-        remo_versioned_view_prefetch(
-            view,
-            remo__tree_node_offset(seek->buffer, low + (uint32_t)((uint64_t)(high - low) * i >> LEVELS)));
+/* Find the key in the run of a leaf whose slots and fingerprints are in the buffer. */
+static enum seek_result find_in_run(struct seek *seek, const struct remo_versioned_view *view, uint32_t run) {
+    uint32_t candidates[CANDIDATES], index = 0;
+    uint8_t fingerprint = remo__tree_fingerprint(seek->key);
+    enum seek_result result = SEEK_ABSENT;
+    while (index < run && result == SEEK_ABSENT) {
+        uint32_t count = list_candidates(seek, run, &index, fingerprint, candidates);
+        for (uint32_t i = 0; i < count; i++)
+            remo_versioned_view_prefetch(view, remo__tree_slot(seek->buffer, candidates[i]) & ~TREE_REMOVED);
+        for (uint32_t i = 0; i < count && result == SEEK_ABSENT; i++)
+            result = compare_entry(seek, view, candidates[i]);
+    }
+    return result;
 }
 
-/* Find the entry of the key in a leaf whose slots are in the buffer. */
-static enum seek_result find_entry(struct seek *seek, const struct remo_versioned_view *view,
-                                   uint32_t count) {
-    uint32_t low = 0, high = count;
-    for (uint32_t level = 0; low < high; level++) {
-        uint32_t middle = (low + high) / 2;
-        if (level % LEVELS == 0)
-            prefetch_entries(seek, view, low, high);
-        if (!fetch_entry(seek, view, middle))
+/* Find the key in the tail of a leaf. */
+static enum seek_result find_in_tail(struct seek *seek, const struct remo_versioned_view *view,
+                                     const struct tree_header *header) {
+    uint32_t offset = header->tail;
+    fetch(seek, view, offset, (uint32_t)header->end - offset);
+    while (offset < header->end) {
+        offset += TREE_POSITION_BYTES;
+        if (!remo__tree_entry_at(seek->buffer, header->end, offset, &seek->entry))
             return SEEK_DAMAGED;
-        int order = remo__tree_compare(seek->entry.key, seek->key);
-        if (order == 0) {
-            uint32_t offset = (uint32_t)((const char *)seek->entry.value.data - seek->buffer);
-            fetch(seek, view, offset, seek->entry.value.bytes);
+        bool is_removed = remo__tree_load16(seek->buffer, offset) & TREE_REMOVED;
+        if (!is_removed && remo__tree_compare(seek->entry.key, seek->key) == 0)
             return SEEK_FOUND;
-        }
-        low = order < 0 ? middle + 1 : low;
-        high = order < 0 ? high : middle;
+        offset += remo__tree_entry_size(&seek->entry);
     }
     return SEEK_ABSENT;
 }
 
-/* The visitor of nodes. Of a leaf it copies only the parts that it needs: header, slots, fences and some
- * entries. */
+/* The visitor of nodes. Of a leaf it copies only the parts that it needs: the header, slots, fingerprints and
+ * fences, the tail, and some entries. */
 static void visit(void *ctx, const struct remo_versioned_view *view) {
     struct seek *seek = ctx;
     uint32_t node_bytes = seek->tree->node_bytes;
@@ -140,14 +175,17 @@ static void visit(void *ctx, const struct remo_versioned_view *view) {
         seek->result = SEEK_INNER;
         return;
     }
-    uint32_t fences = (uint32_t)header.low_bytes + header.high_bytes;
+    if (header.end > header.tail)
+        remo_versioned_view_prefetch(view, header.tail);
+    uint32_t fences = (uint32_t)header.low_bytes + header.high_bytes, run_at = remo__tree_run_at(header.run);
     fetch(seek, view, node_bytes - fences, fences);
     if (!remo__tree_node_covers(seek->buffer, node_bytes, seek->key))
         return;
-    uint32_t slots_end = remo__tree_node_slots_end(seek->buffer);
-    if (slots_end > first_bytes)
-        fetch(seek, view, first_bytes, slots_end - first_bytes);
-    seek->result = find_entry(seek, view, header.count);
+    if (run_at > first_bytes)
+        fetch(seek, view, first_bytes, run_at - first_bytes);
+    seek->result = find_in_run(seek, view, header.run);
+    if (seek->result == SEEK_ABSENT && header.end > header.tail)
+        seek->result = find_in_tail(seek, view, &header);
 }
 
 /* Read a node. Caches it if it is an inner node. */

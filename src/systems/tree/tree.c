@@ -117,7 +117,7 @@ static int open_nodes(struct remo_tree *tree, const struct remo_tree_options *op
                                            .log_bytes = options->node_bytes / 8,
                                            .retain = options->retain};
 #ifdef REMO_SIM_SMALL
-    nodes.log_bytes = 64; /* so that nodes move */
+    nodes.log_bytes = 96; /* an insertion fits, and the next change moves the node */
 #endif
     int rc = remo_versioned_open(tree->channel, "nodes", &nodes, &tree->nodes);
     for (uint32_t i = 0; i < tree->owner_count && rc == 0; i++)

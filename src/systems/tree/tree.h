@@ -32,7 +32,7 @@
 #define TREE_DEPTH_MAX 4u /* levels */
 #define TREE_CACHE_SLOTS 2u
 #define TREE_OVERLAY_MAX 16u
-#define TREE_WINDOW 3u /* nodes in a buffer: of a scan, a parent and leaves; of gets, leaves */
+#define TREE_WINDOW 3u /* nodes in a buffer: the leaves of gets; a scan visits one leaf less in one call */
 #else
 #define TREE_DEPTH_MAX 16u
 #define TREE_CACHE_SLOTS 1024u
@@ -158,7 +158,7 @@ struct tree_cached {
 struct tree_cache {
     struct tree_cached slots[TREE_CACHE_SLOTS];
     struct tree_buffer *buffers;
-    uint32_t leaf_entries; /* of the last leaf that a scan has copied; 0: none */
+    uint32_t leaf_entries; /* of the last leaf that a scan has used; 0: none */
 };
 
 struct remo_tree {

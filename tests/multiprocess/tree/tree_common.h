@@ -111,6 +111,29 @@ static inline bool is_equal(struct tree_bytes a, struct tree_bytes b) {
     return remo__tree_compare(a, b) == 0;
 }
 
+/* Check the entries of a leaf, which are between the fences. */
+static inline int check_leaf(const void *image, uint32_t bytes) {
+    struct tree_bytes low = remo__tree_node_low(image, bytes), high, last = low;
+    bool has_high = remo__tree_node_high(image, bytes, &high);
+    struct tree_entry entry;
+    struct tree_walk entries;
+    uint32_t count = 0;
+    CHECK(remo__tree_node_is_whole(image, bytes));
+    CHECK(remo__tree_walk_begin(&entries, image, bytes, &low));
+    for (; remo__tree_walk_next(&entries, &entry) == 1; count++) {
+        struct tree_place place;
+        CHECK(remo__tree_compare(last, entry.key) < (count == 0 ? 1 : 0));
+        CHECK(!has_high || remo__tree_compare(entry.key, high) < 0);
+        CHECK(remo__tree_node_find(image, bytes, entry.key, &place) && place.offset != 0);
+        CHECK(place.index == UINT32_MAX
+              || ((const uint8_t *)image)[remo__tree_fingerprints_at(entries.run) + place.index]
+                     == remo__tree_fingerprint(entry.key));
+        last = entry.key;
+    }
+    CHECK_EQUAL(count, header_of(image).count);
+    return 0;
+}
+
 /* Check the node and all nodes below it. `high` may be NULL. */
 static inline int walk(struct remo_tree *tree, uint32_t object, uint32_t depth, struct tree_bytes low,
                        const struct tree_bytes *high, struct shape *shape) {
@@ -132,18 +155,17 @@ static inline int walk(struct remo_tree *tree, uint32_t object, uint32_t depth, 
     CHECK(header.level > 0 ? kept && memcmp(kept, image, bytes) == 0 : !kept);
     header.level > 0 ? shape->inner++ : shape->leaves++;
     shape->entries += header.level > 0 ? 0 : header.count;
-    for (uint32_t i = 0; i < header.count; i++) {
+    CHECK(header.level > 0 || check_leaf(image, bytes) == 0);
+    for (uint32_t i = 0; i < header.count && header.level > 0; i++) {
         struct tree_entry entry, next;
         uint32_t child = 0;
         CHECK(remo__tree_node_entry(image, bytes, i, &entry));
         bool has_next = i + 1u < header.count && remo__tree_node_entry(image, bytes, i + 1, &next);
-        if (header.level > 0 && i == 0)
+        if (i == 0)
             entry.key = low;
         CHECK(i == 0 ? remo__tree_compare(last, entry.key) <= 0 : remo__tree_compare(last, entry.key) < 0);
         CHECK(!high || remo__tree_compare(entry.key, *high) < 0);
         last = entry.key;
-        if (header.level == 0)
-            continue;
         CHECK_EQUAL(entry.value.bytes, sizeof child);
         memcpy(&child, entry.value.data, sizeof child);
         CHECK(child != TREE_ROOT && child < tree->node_count);

@@ -1,0 +1,234 @@
+/* scan_leaf.c - one leaf of a scan: copies or counts its entries, as of one visit.
+ * Invariant: only scan->next, the second place of scan->nodes and the buffer beyond scan->now change, so a
+ * visit can be repeated. The bytes of a leaf are checked in private memory. */
+#include <string.h>
+
+#include "systems/tree/scan.h"
+
+/* ---- the entries of a leaf ---- */
+
+/* Copy or count an entry, or end the scan. */
+static void use_entry(struct tree_scan *scan, const struct tree_entry *entry) {
+    struct tree_scan_state *state = &scan->next;
+    uint32_t value_bytes = scan->keys_only ? 0 : entry->value.bytes;
+    uint16_t sizes[2] = {(uint16_t)entry->key.bytes, (uint16_t)value_bytes};
+    size_t bytes = TREE_ENTRY_BYTES + entry->key.bytes + value_bytes;
+    bool is_over = scan->limit != 0 && state->result.entries == scan->limit;
+    if (is_over || (scan->buffer && bytes > scan->cap - state->result.bytes)) {
+        state->is_full = true;
+        return;
+    }
+    state->result.entries++;
+    if (!scan->buffer)
+        return;
+    char *place = scan->buffer + state->result.bytes;
+    memcpy(place, sizes, sizeof sizes);
+    memcpy(place + TREE_ENTRY_BYTES, entry->key.data, entry->key.bytes + value_bytes);
+    state->result.bytes += bytes;
+}
+
+/* Return whether `bytes` bytes are exactly `count` entries. */
+static bool are_entries(const char *data, uint32_t count, size_t bytes) {
+    uint32_t first, word, differences = 0;
+    uint16_t sizes[2];
+    size_t at = 0;
+    if (count == 0 || bytes < (size_t)count * TREE_ENTRY_BYTES)
+        return count == 0 && bytes == 0;
+    memcpy(&first, data, sizeof first);
+    memcpy(sizes, data, sizeof sizes);
+    size_t size = TREE_ENTRY_BYTES + (size_t)sizes[0] + sizes[1];
+    if (size * count == bytes) { /* usually all entries have the same sizes */
+        for (uint32_t i = 0; i < count; i++) {
+            memcpy(&word, data + i * size, sizeof word);
+            differences |= word ^ first;
+        }
+        if (differences == 0)
+            return true;
+    }
+    for (; count > 0 && bytes - at >= TREE_ENTRY_BYTES; count--) {
+        memcpy(sizes, data + at, sizeof sizes);
+        size = TREE_ENTRY_BYTES + (size_t)sizes[0] + sizes[1];
+        if (size > bytes - at)
+            return false;
+        at += size;
+    }
+    return count == 0 && at == bytes;
+}
+
+/* Return whether the result has the form of a run, and the buffer and the limit have room for all entries of
+ * a leaf. */
+static bool fits(const struct tree_scan *scan, const struct tree_header *header) {
+    const struct remo_tree_result *result = &scan->next.result;
+    return scan->buffer && !scan->is_descending && !scan->keys_only
+           && (uint32_t)(header->end - remo__tree_run_at(header->run)) <= scan->cap - result->bytes
+           && (scan->limit == 0 || header->run + TREE_TAIL_MAX <= scan->limit - result->entries);
+}
+
+/* Copy entries of the run, from the walk's place to index `end`, none of which was removed. */
+static bool copy_part(struct tree_scan *scan, struct tree_walk *walk, const struct tree_header *header,
+                      uint32_t end) {
+    struct remo_tree_result *result = &scan->next.result;
+    uint32_t count = end - walk->index, from = remo__tree_slot(walk->node, walk->index),
+             to = end < walk->run ? remo__tree_slot(walk->node, end) : header->tail;
+    if (from > to || to > header->tail || to - from > scan->cap - result->bytes)
+        return false;
+    char *place = scan->buffer + result->bytes;
+    memcpy(place, (const char *)walk->node + from, to - from);
+    result->entries += count;
+    result->bytes += to - from;
+    walk->index = end;
+    return are_entries(place, count, to - from);
+}
+
+/* Copy all entries from the walk's place on, none of which was removed from the run. The entries of the run
+ * up to the position of an entry of the tail are copied at once. */
+static int copy_merged(struct tree_scan *scan, struct tree_walk *walk, const struct tree_header *header) {
+    struct tree_entry entry;
+    for (;;) {
+        uint32_t end = walk->tail < walk->tail_count ? walk->positions[walk->tail] : walk->run;
+        if (walk->index < end && !copy_part(scan, walk, header, end))
+            return -EPROTO;
+        if (walk->tail == walk->tail_count)
+            return 0;
+        if (remo__tree_walk_next(walk, &entry) != 1)
+            return -EPROTO;
+        use_entry(scan, &entry);
+    }
+}
+
+/* Use entries one by one, up to the end of the leaf or of the range. */
+static int use_each(struct tree_scan *scan, struct tree_walk *walk, bool is_inside) {
+    struct tree_entry entry;
+    while (!scan->next.is_full) {
+        int found =
+            scan->is_descending ? remo__tree_walk_previous(walk, &entry) : remo__tree_walk_next(walk, &entry);
+        if (found != 1)
+            return found == 0 ? 0 : -EPROTO;
+        if (!is_inside
+            && (scan->is_descending ? remo__tree_compare(entry.key, scan->from) < 0
+                                    : remo__tree_scan_is_beyond(scan, entry.key)))
+            return 0;
+        use_entry(scan, &entry);
+    }
+    return 0;
+}
+
+/* Use the entries of a leaf from the cursor on. `is_inside`: all of them are in the range. `is_whole`: these
+ * are all entries of the leaf. */
+static int use_entries(struct tree_scan *scan, const char *image, const struct tree_header *header,
+                       bool is_inside, bool is_whole) {
+    struct tree_bytes cursor = is_whole ? (struct tree_bytes){NULL, 0} : remo__tree_scan_cursor(scan);
+    struct tree_walk walk;
+    bool from_end = scan->is_descending && (is_whole || !scan->now.has_cursor);
+    if (!remo__tree_walk_begin(&walk, image, scan->tree->node_bytes, from_end ? NULL : &cursor))
+        return -EPROTO;
+    bool has_removed = header->count != walk.run + walk.tail_count;
+    return is_inside && !has_removed && fits(scan, header) ? copy_merged(scan, &walk, header)
+                                                           : use_each(scan, &walk, is_inside);
+}
+
+/* ---- one leaf ---- */
+
+static void fetch(const struct tree_source *source, uint32_t offset, void *dst, uint32_t bytes) {
+    if (source->view)
+        remo_versioned_view_copy(source->view, offset, dst, bytes);
+    else
+        memcpy(dst, source->copy + offset, bytes);
+}
+
+/* Return whether the rest of the range begins in the leaf. */
+static bool has_cursor(const struct tree_scan *scan, const void *leaf) {
+    uint32_t node_bytes = scan->tree->node_bytes;
+    struct tree_bytes high;
+    if (!remo__tree_node_is_valid(leaf, node_bytes, 0))
+        return false;
+    if (!scan->is_descending)
+        return remo__tree_node_covers(leaf, node_bytes, remo__tree_scan_cursor(scan));
+    bool has_high = remo__tree_node_high(leaf, node_bytes, &high);
+    if (!scan->now.has_cursor)
+        return !has_high;
+    return remo__tree_compare(remo__tree_node_low(leaf, node_bytes), remo__tree_scan_cursor(scan)) < 0
+           && (!has_high || remo__tree_compare(remo__tree_scan_cursor(scan), high) <= 0);
+}
+
+/* Return whether the cursor is the fence at which the scan enters the leaf. Then the range contains all keys
+ * of the leaf if it contains the last one in the direction of the scan. */
+static bool begins_at_end(const struct tree_scan *scan, const void *leaf) {
+    struct tree_bytes fence;
+    if (!scan->is_descending)
+        return remo__tree_compare(remo__tree_node_low(leaf, scan->tree->node_bytes),
+                                  remo__tree_scan_cursor(scan))
+               == 0;
+    return !remo__tree_node_high(leaf, scan->tree->node_bytes, &fence)
+               ? !scan->now.has_cursor
+               : remo__tree_compare(fence, remo__tree_scan_cursor(scan)) == 0;
+}
+
+/* Move the cursor to the other end of the leaf, or find that the leaf is the last one of the owner or of the
+ * range. Sets *ret_inside to whether the range contains all keys of the leaf from the cursor on. */
+static int leave_leaf(struct tree_scan *scan, const void *leaf, bool *ret_inside) {
+    const struct remo_tree *tree = scan->tree;
+    uint32_t position = scan->position;
+    struct tree_bytes fence = remo__tree_node_low(leaf, tree->node_bytes);
+    bool is_end = fence.bytes == 0;
+    if (scan->is_descending) {
+        *ret_inside = remo__tree_compare(fence, scan->from) >= 0;
+        is_end = is_end || remo__tree_compare(fence, scan->from) <= 0
+                 || (position > 0 && remo__tree_compare(fence, tree->boundaries[position - 1]) <= 0);
+    } else {
+        bool has_high = remo__tree_node_high(leaf, tree->node_bytes, &fence);
+        *ret_inside = !scan->has_to || (has_high && remo__tree_compare(fence, scan->to) <= 0);
+        is_end = !has_high || remo__tree_scan_is_beyond(scan, fence)
+                 || (position + 1 < tree->owner_count
+                     && remo__tree_compare(fence, tree->boundaries[position]) >= 0);
+    }
+    if (fence.bytes > REMO_TREE_KEY_BYTES_MAX)
+        return -EPROTO;
+    scan->next.is_last = is_end;
+    if (!is_end) {
+        scan->next.cursor = scan->cursors[scan->now.cursor == scan->cursors[0]]; /* the other one */
+        remo__tree_scan_set_cursor(&scan->next, fence);
+    }
+    return 0;
+}
+
+/* Copy a packed leaf to the caller's buffer at once. */
+static int copy_run(struct tree_scan *scan, const struct tree_source *source,
+                    const struct tree_header *header) {
+    struct remo_tree_result *result = &scan->next.result;
+    uint32_t run_at = remo__tree_run_at(header->run), bytes = header->tail - run_at;
+    char *place = scan->buffer + result->bytes;
+    fetch(source, run_at, place, bytes);
+    result->entries += header->run;
+    result->bytes += bytes;
+    return are_entries(place, header->run, bytes) ? 0 : -EPROTO;
+}
+
+int remo__tree_scan_use_leaf(struct tree_scan *scan, const struct tree_source *source) {
+    uint32_t node_bytes = scan->tree->node_bytes, fences;
+    char *image = remo__tree_scan_node(scan, 1);
+    struct tree_header header;
+    bool is_inside;
+    int rc = 0;
+    fetch(source, 0, image, sizeof header);
+    memcpy(&header, image, sizeof header);
+    if (!remo__tree_node_is_valid(image, node_bytes, 0))
+        return TREE_WRONG_WAY;
+    fences = (uint32_t)header.low_bytes + header.high_bytes;
+    fetch(source, node_bytes - fences, image + node_bytes - fences, fences);
+    if (!has_cursor(scan, image))
+        return TREE_WRONG_WAY;
+    rc = leave_leaf(scan, image, &is_inside);
+    if (rc != 0)
+        return rc;
+    scan->cache->leaf_entries = header.count;
+    bool is_whole = is_inside && begins_at_end(scan, image);
+    if (is_whole && !scan->buffer && scan->limit == 0) {
+        scan->next.result.entries += header.count;
+        return 0;
+    }
+    if (is_whole && header.count == header.run && header.end == header.tail && fits(scan, &header))
+        return copy_run(scan, source, &header);
+    fetch(source, sizeof header, image + sizeof header, header.end - (uint32_t)sizeof header);
+    return use_entries(scan, image, &header, is_inside, is_whole);
+}
