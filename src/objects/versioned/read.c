@@ -192,7 +192,8 @@ static void prefetch_parts(const struct get *get) {
     prefetch_lines(get->place + records - 1, remo__min(UINT64_C(8) * shape->log_words, PREFETCHED_BYTES));
 }
 
-/* Prefetch the base and the first records of an extent, while the extent before it is visited. */
+/* Prefetch the beginning of an extent, while the extent before it is visited. The CPU prefetches the rest
+ * itself when the visitor reads it in order. */
 static void prefetch_next(const struct get *get) {
     const struct remo__versioned_shape *shape = &get->versioned->shape;
     const struct remo__memory *memory = get->versioned->region->memory;
