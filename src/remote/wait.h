@@ -122,7 +122,10 @@ static inline void remo__task_unlock(struct remo__task_lock *lock) {
 }
 
 /* Mutual exclusion between threads of a node, for code that waits or uses the network. (Other code uses a
- * pthread mutex.) All zero is unlocked. Waiters have no order. */
+ * pthread mutex.) All zero is unlocked. Waiters have no order.
+ * Leaving work to the holder: a thread whose attempt fails stores a mark, and tries again; the holder looks
+ * for the mark after its release. One of the two finds the other, because attempt and release, as the mark,
+ * are sequentially consistent. */
 struct remo__mutex {
     _Atomic uint32_t state; /* 0: free; 1: held; 2: held, and a thread may be waiting */
 };
@@ -140,11 +143,10 @@ static inline int remo__mutex_lock(struct remo_node *node, struct remo__mutex *m
 /* Acquire the mutex if it is free, and return whether it was. Never waits, and sets no sentence. */
 static inline bool remo__mutex_try_lock(struct remo__mutex *mutex) {
     uint32_t free_state = 0;
-    return atomic_compare_exchange_strong_explicit(&mutex->state, &free_state, 1, memory_order_acquire,
-                                                   memory_order_relaxed);
+    return atomic_compare_exchange_strong(&mutex->state, &free_state, 1);
 }
 
 static inline void remo__mutex_unlock(struct remo_node *node, struct remo__mutex *mutex) {
-    if (atomic_exchange_explicit(&mutex->state, 0, memory_order_release) == 2)
+    if (atomic_exchange(&mutex->state, 0) == 2)
         remo__wake(node);
 }
