@@ -166,8 +166,10 @@ static inline bool remo__kv_slot_has_key(const struct remo__kv_shape *shape, con
 }
 
 /* Read the value from the copy at `from`, with the length in `meta`, and return whether the copy is whole. */
-static inline bool remo__kv_copy_read(const struct remo__kv_shape *shape, const char *from, uint64_t head,
-                                      uint64_t hash, uint64_t meta, void *dst, size_t cap, char *scratch) {
+static inline __attribute__((always_inline)) bool remo__kv_copy_read(const struct remo__kv_shape *shape,
+                                                                     const char *from, uint64_t head,
+                                                                     uint64_t hash, uint64_t meta, void *dst,
+                                                                     size_t cap, char *scratch) {
     size_t bytes = remo__kv_meta_value_bytes(meta);
     if (remo__unlikely(bytes > shape->value_bytes_max))
         return false;
