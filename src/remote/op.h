@@ -222,11 +222,26 @@ static inline __attribute__((always_inline)) bool remo__notify_after_atomic(stru
     return true;
 }
 
+/* An atomic of a node that is not mapped. *ret_old is not passed on without an ack, so that callers of the
+ * inline functions below can keep it in a register. */
+static inline __attribute__((always_inline)) int remo__atomic_in_memory(struct remo__ref ref, uint8_t kind,
+                                                                        uint64_t operand, uint64_t compare,
+                                                                        uint64_t *ret_old,
+                                                                        struct remo_ack *ack) {
+    uint64_t old;
+    if (ack || !ret_old)
+        return remo__op_atomic(remo__ref_in_memory(ref), kind, operand, compare, ret_old, ack);
+    int rc = remo__op_atomic(remo__ref_in_memory(ref), kind, operand, compare, &old, NULL);
+    if (rc == 0)
+        *ret_old = old;
+    return rc;
+}
+
 static inline __attribute__((always_inline)) int remo__fetch_add(struct remo__ref ref, uint64_t addend,
                                                                  uint64_t *ret_old, struct remo_ack *ack) {
     char *base = remo__peer_base(ref.thread->node, ref.node);
     if (remo__unlikely(!base))
-        return remo__op_atomic(remo__ref_in_memory(ref), REMO__OP_FETCH_ADD, addend, 0, ret_old, ack);
+        return remo__atomic_in_memory(ref, REMO__OP_FETCH_ADD, addend, 0, ret_old, ack);
     uint64_t old = remo__mapped_fetch_add(base + ref.at, addend);
     if (ret_old)
         *ret_old = old;
@@ -240,8 +255,7 @@ static inline __attribute__((always_inline)) int remo__compare_swap(struct remo_
                                                                     struct remo_ack *ack) {
     char *base = remo__peer_base(ref.thread->node, ref.node);
     if (remo__unlikely(!base))
-        return remo__op_atomic(remo__ref_in_memory(ref), REMO__OP_COMPARE_SWAP, desired, expected, ret_old,
-                               ack);
+        return remo__atomic_in_memory(ref, REMO__OP_COMPARE_SWAP, desired, expected, ret_old, ack);
     uint64_t old = remo__mapped_compare_swap(base + ref.at, expected, desired);
     if (ret_old)
         *ret_old = old;
