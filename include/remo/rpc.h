@@ -28,8 +28,9 @@
  *          remo_rpc_serve or remo_rpc_post, or that call remo_rpc_test. Such a thread polls for a short time,
  *          then sleeps. If none is awake, the service thread of the node runs the handlers, after a wake-up.
  *          If other threads of the node have just run handlers, a request waits up to 1 ms for this.
- *          If calls are frequent and latency matters, let a thread call remo_rpc_serve. Waits of other
- *          objects run no handler. SHORT requests from one sending node run one at a time, so a slow SHORT
+ *          If calls are frequent and latency matters, let a thread call remo_rpc_serve: for long, or with
+ *          a timeout of 0 after each piece of other work, as the calls of tree.h do. Waits of other objects
+ *          run no handler. SHORT requests from one sending node run one at a time, so a slow SHORT
  *          handler delays all requests from that node, also to other services and to LONG handlers. Requests
  *          from different nodes run concurrently.
  * SHORT:   the default kind of a handler. It runs to completion in the serving thread. It must be short and
@@ -222,6 +223,7 @@ struct remo_rpc_op {
         uint64_t mark[2];    /* the writes of the thread before the call, while it is queued */
         uint32_t slot;
         uint32_t state; /* atomic */
+        uint32_t wake;  /* of the service thread of the node */
     } own;
 };
 
@@ -299,6 +301,9 @@ REMO_API int remo_rpc_post(struct remo_rpc *rpc, uint32_t node, uint32_t number,
                            size_t bytes);
 /* Serve the requests of all services of this node in this thread, for `timeout_ns`; 0: those that have
  * arrived. With REMO_FOREVER it never returns. Returns 0.
+ * With 0, on shm, the call is cheap if nothing has arrived: one load for each of up to 8 nodes. A thread that
+ * calls it every few microseconds spares this node most wake-ups of its service thread: a caller in
+ * remo_rpc_call then waits 3 us for the thread before it wakes the service thread.
  * Errors:
  *   -EDEADLK  the caller is a SHORT handler or a `done` function
  *   -EINVAL   `rpc` is NULL */

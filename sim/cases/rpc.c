@@ -242,6 +242,27 @@ const struct sim_case sim_case_rpc_threads =
     RPC_CASE(.name = "threads", .about = "calls of two threads on each of three nodes", .nodes = 3,
              .threads = 2, .body = calls_body, .after = calls_after);
 
+/* Node 1 serves between other work, at first. While callers expect that, they wake its service thread late,
+ * but not never. */
+static void near_body(void *state, uint32_t rank, uint32_t thread) {
+    struct rpc_state *s = state;
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        uint64_t message[8], number = number_at(rank, thread, round);
+        size_t bytes = make_message(message, number);
+        if (rank == 1) {
+            (void)remo_rpc_serve(s->services[1], 0);
+            continue;
+        }
+        int rc = remo_rpc_call(s->services[rank], 1, ECHO, message, bytes, NULL, 0, NULL, FOREVER);
+        sim_require(rc == 5 || rc == -EMSGSIZE || sim_excused(rank, 1, rc), "call: %d (%s)", rc,
+                    remo_last_error());
+    }
+}
+
+const struct sim_case sim_case_rpc_near =
+    RPC_CASE(.name = "near", .about = "a thread that serves between other work", .nodes = 2, .threads = 1,
+             .body = near_body, .after = calls_after);
+
 /* ---- forwarded ---- */
 
 static void forward_body(void *state, uint32_t rank, uint32_t thread) {
@@ -402,7 +423,7 @@ static void long_body(void *state, uint32_t rank, uint32_t thread) {
     int rc = remo_rpc_start(s->services[rank], &op);
     if (rc == 0 && thread == 1) {
         for (uint32_t round = 0; round < ROUNDS; round++)
-            (void)remo_rpc_serve(s->services[rank], 0); /* senders do not wake a node that polls */
+            (void)remo_rpc_serve(s->services[rank], 1); /* senders do not wake a node that polls */
         remo_rpc_cancel(&op);
     } else if (rc == 0) {
         rc = remo_rpc_wait(&op);

@@ -94,6 +94,7 @@ int remo_rpc_start(struct remo_rpc *rpc, struct remo_rpc_op *call) {
     if (rc != 0)
         return call->status = rc;
     call->own.deadline_ns = remo__deadline(call->timeout_ns);
+    call->own.wake = REMO__RPC_WAKE_NOW;
     return start_call(rpc, thread, call);
 }
 
@@ -119,7 +120,7 @@ static int fail_in_progress(void) {
 static inline int wait_call(struct remo__rpc_transport *transport, struct remo__thread *thread,
                             struct remo_rpc_op *call) {
     struct call_wait wait = {transport, call};
-    if (remo__rpc_wait(transport, thread, is_over, &wait, call->own.deadline_ns) != 0)
+    if (remo__rpc_wait_call(transport, thread, is_over, &wait, call) != 0)
         remo__rpc_abandon_call(transport, call, -ETIMEDOUT);
     return report(call);
 }
@@ -312,6 +313,7 @@ int remo_rpc_call(struct remo_rpc *rpc, uint32_t node, uint32_t number, const vo
                                .reply = reply,
                                .reply_cap = cap};
     call.own.deadline_ns = deadline_ns;
+    call.own.wake = REMO__RPC_WAKE_WAITS;
     rc = start_call(rpc, thread, &call);
     if (remo__unlikely(rc != 0))
         return rc;
@@ -376,6 +378,10 @@ int remo_rpc_serve(struct remo_rpc *rpc, uint64_t timeout_ns) {
         return remo__last_code();
     if (thread->handling)
         return fail_wait();
+    if (timeout_ns == 0 && rpc->transport->mapped) {
+        (void)remo__rpc_serve_now(rpc->transport, thread);
+        return 0;
+    }
     int rc = remo__rpc_wait(rpc->transport, thread, never, NULL, remo__deadline(timeout_ns));
     return rc == -ETIMEDOUT ? 0 : rc;
 }

@@ -45,6 +45,7 @@
 /* A node's memory "state". Peers change bits only on mapped fabrics, by CPU atomics; elsewhere the node
  * itself does, when it receives an immediate. */
 #define REMO__RPC_AT_POLLERS 0u   /* u64: threads that poll for requests, awake */
+#define REMO__RPC_AT_NEAR 8u      /* bit 0: a busy thread serves every few microseconds */
 #define REMO__RPC_AT_PENDING 64u  /* [4] u64: a bit for each peer whose ring may have a request */
 #define REMO__RPC_AT_WOKEN 128u   /* [4] u64: a bit for each peer whose immediate is in flight */
 #define REMO__RPC_AT_ENDED 192u   /* [16] u64: a bit for each slot whose call has `done` and a reply */
@@ -140,11 +141,20 @@ struct remo__rpc_transport {
     _Atomic bool must_poll;       /* requests may have arrived that no thread serves */
     _Atomic bool must_scan;       /* calls with `done` may have ended without a reply */
     _Atomic bool missed_done;     /* a thread found done_mutex held: check again after its release */
+    /* The service thread was woken for a request since a thread last set REMO__RPC_AT_NEAR. */
+    _Atomic bool was_woken;
     struct remo__thread_observer observer;
     uint64_t next_poll_ns; /* of the service thread */
 
     pthread_mutex_t pool_mutex; /* held while the pool starts */
     _Atomic(struct remo__rpc_pool *) pool;
+};
+
+/* `wake` of a call. */
+enum remo__rpc_wake {
+    REMO__RPC_WAKE_NOW,   /* the caller does other work before it waits */
+    REMO__RPC_WAKE_WAITS, /* the caller waits at once: it may owe the wake-up */
+    REMO__RPC_WAKE_OWED   /* a busy thread of the node will probably serve the request */
 };
 
 struct remo__rpc_counts {
@@ -246,6 +256,9 @@ int remo__rpc_send(struct remo__rpc_transport *transport, struct remo__thread *t
 void remo__rpc_wake(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node);
 /* Start a call: send it, or queue it. */
 int remo__rpc_submit(struct remo__thread *thread, struct remo_rpc_op *call);
+/* Wake the service thread of a node now: a call owes this (REMO__RPC_WAKE_OWED), and no thread has served
+ * it. */
+void remo__rpc_wake_late(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node);
 /* Send a request without a call. `queues`: copy and queue it if there is no room. Returns 1, 0 (no room), or
  * an error. */
 int remo__rpc_send_message(struct remo__thread *thread, const struct remo_rpc *rpc, uint32_t node,
@@ -355,18 +368,26 @@ bool remo__rpc_poll(struct remo__rpc_transport *transport, struct remo__thread *
 /* The same, until nothing is left of what had arrived. */
 bool remo__rpc_poll_all(struct remo__rpc_transport *transport, struct remo__thread *thread);
 
+/* The same, for a busy thread that does so often. */
+bool remo__rpc_serve_now(struct remo__rpc_transport *transport, struct remo__thread *thread);
+
 /* A wait of a thread that serves meanwhile. */
 struct remo__rpc_wait {
     struct remo__rpc_transport *transport;
     struct remo__thread *thread;
     int (*is_over)(void *ctx); /* as `ready` of remo__wait */
     void *ctx;
-    uint32_t spins;  /* before each remo__wait */
-    bool is_poller;  /* the thread is counted in `pollers` */
-    bool has_served; /* the wait was left because a request was found: spin again */
+    const struct remo_rpc_op *owing; /* a call that owes a wake-up; NULL: none */
+    uint64_t wake_ns;                /* when it is due */
+    uint32_t spins;                  /* before each remo__wait */
+    bool is_poller;                  /* the thread is counted in `pollers` */
+    bool has_served;                 /* the wait was left because a request was found: spin again */
 };
 int remo__rpc_wait(struct remo__rpc_transport *transport, struct remo__thread *thread,
                    int (*is_over)(void *ctx), void *ctx, uint64_t deadline_ns);
+/* The same for a call that was started to be waited for (REMO__RPC_WAKE_WAITS). */
+int remo__rpc_wait_call(struct remo__rpc_transport *transport, struct remo__thread *thread,
+                        int (*is_over)(void *ctx), void *ctx, const struct remo_rpc_op *call);
 
 /* ---- pool.c ---- */
 

@@ -148,18 +148,37 @@ static __attribute__((noinline)) void wake_service(struct remo__rpc_transport *t
     remo__rpc_request_sweep(transport);
 }
 
-void remo__rpc_wake(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node) {
-    if (!transport->mapped)
-        return;
-    char *state = (char *)(uintptr_t)remo__memory_mapped(transport->state, node, 0);
+static char *state_of(const struct remo__rpc_transport *transport, uint32_t node) {
+    return (char *)(uintptr_t)remo__memory_mapped(transport->state, node, 0);
+}
+
+/* Make the request known. Returns whether its sender owes the wake-up: a busy thread of the node will
+ * probably serve. */
+static bool announce(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node,
+                     bool may_owe) {
+    char *state = transport->mapped ? state_of(transport, node) : NULL;
     if (remo__unlikely(!state))
-        return;
+        return false;
     remo__mapped_fence(); /* pairs with the one of a poller that leaves */
     thread->unfenced = false;
     if (transport->size > REMO__RPC_DIRECT_NODES
         && !remo__rpc_has_bit(state, REMO__RPC_AT_PENDING, transport->rank))
         (void)remo__rpc_set_bit(state, REMO__RPC_AT_PENDING, transport->rank);
-    if (remo__load(state + REMO__RPC_AT_POLLERS) == 0)
+    if (remo__load(state + REMO__RPC_AT_POLLERS) != 0)
+        return false;
+    if (may_owe && remo__rpc_has_bit(state, REMO__RPC_AT_NEAR, 0))
+        return true;
+    wake_service(transport, thread, node, state);
+    return false;
+}
+
+void remo__rpc_wake(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node) {
+    (void)announce(transport, thread, node, false);
+}
+
+void remo__rpc_wake_late(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node) {
+    char *state = state_of(transport, node);
+    if (state)
         wake_service(transport, thread, node, state);
 }
 
@@ -389,6 +408,7 @@ static struct remo__write_mark mark_writes(const struct remo__rpc_transport *tra
 int remo__rpc_submit(struct remo__thread *thread, struct remo_rpc_op *call) {
     struct remo__rpc_transport *transport = call->own.rpc->transport;
     uint32_t node = call->node; /* the call may end, and be reused, as soon as it is sent */
+    bool waits = call->own.wake == REMO__RPC_WAKE_WAITS;
     struct remo__rpc_peer *peer = &transport->peers[node];
     int rc = remo__rpc_order(transport, thread, node);
     if (remo__unlikely(rc != 0))
@@ -408,9 +428,13 @@ int remo__rpc_submit(struct remo__thread *thread, struct remo_rpc_op *call) {
         count_queued(transport, peer);
     }
     unlock_peer(transport, thread, node, is_first && rc == 0);
-    if (remo__likely(rc == 1))
+    if (remo__unlikely(rc != 1))
+        return rc < 0 ? rc : 0;
+    if (!waits)
         remo__rpc_wake(transport, thread, node);
-    return rc < 0 ? rc : 0;
+    else if (announce(transport, thread, node, true))
+        call->own.wake = REMO__RPC_WAKE_OWED; /* no other thread can end the call */
+    return 0;
 }
 
 bool remo__rpc_unqueue(struct remo__rpc_transport *transport, struct remo_rpc_op *call) {

@@ -5,8 +5,10 @@
 
 #include "objects/rpc/rpc.h"
 
-#define REQUESTS_PER_PASS 64u /* of one ring, before the other rings are probed */
-#define PASSES_PER_RING 3u    /* while other threads leave requests to this one; then a sweep causes a poll */
+#define REQUESTS_PER_PASS 64u         /* of one ring, before the other rings are probed */
+#define NEAR_NS (3 * REMO__NS_PER_US) /* for which a caller waits before it wakes the service thread */
+#define SPINS_PER_LOOK 8u             /* at the clock */
+#define PASSES_PER_RING 3u /* while other threads leave requests to this one; then a sweep causes a poll */
 #define PASSES_MAX (2 * REMO__RPC_RING_BYTES / REMO__RPC_LINE / REQUESTS_PER_PASS + 1)
 #define FOUND_PER_CHECK 64u /* requests that a wait serves between two checks of its deadline */
 #define RUNS_PER_TIMED 64u  /* of a SHORT handler in one thread */
@@ -344,6 +346,21 @@ bool remo__rpc_poll_all(struct remo__rpc_transport *transport, struct remo__thre
     return passes > 0;
 }
 
+/* A caller whose thread waits may wake the service thread later if a busy thread serves often: this one.
+ * Nothing depends on the bit but the time of the wake-up. */
+bool remo__rpc_serve_now(struct remo__rpc_transport *transport, struct remo__thread *thread) {
+    bool has_served = remo__rpc_poll_all(transport, thread);
+    if (remo__likely(!has_served && !atomic_load_explicit(&transport->was_woken, memory_order_relaxed)))
+        return false;
+    atomic_store_explicit(&transport->was_woken, false, memory_order_relaxed);
+    char *state = transport->state->own;
+    if (transport->mapped && !remo__rpc_has_bit(state, REMO__RPC_AT_NEAR, 0))
+        (void)remo__rpc_set_bit(state, REMO__RPC_AT_NEAR, 0);
+    if (has_served)
+        remo__service_relieve(transport->node);
+    return has_served;
+}
+
 /* ---- waiting ---- */
 
 static char *pollers(const struct remo__rpc_transport *transport) {
@@ -381,6 +398,13 @@ static int serve_and_check(void *ctx) {
     return wait->has_served ? 1 : rc;
 }
 
+static void pay_wake(struct remo__rpc_wait *wait) {
+    const struct remo_rpc_op *call = wait->owing;
+    wait->owing = NULL;
+    if (call)
+        remo__rpc_wake_late(wait->transport, wait->thread, call->node);
+}
+
 /* Serve until the condition holds, or no request has arrived for a short time. */
 static int spin(struct remo__rpc_wait *wait, uint64_t deadline_ns) {
     uint32_t found = 0;
@@ -391,6 +415,9 @@ static int spin(struct remo__rpc_wait *wait, uint64_t deadline_ns) {
         rc = wait->is_over(wait->ctx);
         if (rc != 0)
             break;
+        if (remo__unlikely(wait->owing != NULL) && i % SPINS_PER_LOOK == SPINS_PER_LOOK - 1
+            && remo__now_ns() >= wait->wake_ns)
+            pay_wake(wait);
         if (!remo__rpc_poll(wait->transport, wait->thread)) {
             remo__relax();
             continue;
@@ -402,21 +429,38 @@ static int spin(struct remo__rpc_wait *wait, uint64_t deadline_ns) {
     return rc;
 }
 
+static inline int wait_until(struct remo__rpc_wait *wait, uint64_t deadline_ns) {
+    struct remo__rpc_transport *transport = wait->transport;
+    int rc;
+    if (!remo__scheduler)
+        wait->spins = SPINS_BEFORE_WAIT(transport->node);
+    do {
+        wait->has_served = false;
+        rc = transport->mapped ? spin(wait, deadline_ns) : 0;
+        if (rc != 0)
+            break;
+        pay_wake(wait);
+        rc = remo__wait(transport->node, serve_and_check, wait, deadline_ns);
+    } while (rc == 0 && wait->has_served && remo__remaining_ns(deadline_ns) > 0);
+    rc = rc > 0 ? 0 : rc == 0 && wait->has_served ? -ETIMEDOUT : rc;
+    leave_pollers(wait);
+    if (remo__unlikely(atomic_load_explicit(&transport->chores, memory_order_relaxed) > 0))
+        (void)remo__rpc_poll(transport, wait->thread); /* a queued call may wait for the slot of this call */
+    return rc;
+}
+
 int remo__rpc_wait(struct remo__rpc_transport *transport, struct remo__thread *thread,
                    int (*is_over)(void *ctx), void *ctx, uint64_t deadline_ns) {
     struct remo__rpc_wait wait = {.transport = transport, .thread = thread, .is_over = is_over, .ctx = ctx};
-    int rc;
-    if (!remo__scheduler)
-        wait.spins = SPINS_BEFORE_WAIT(transport->node);
-    do {
-        wait.has_served = false;
-        rc = transport->mapped ? spin(&wait, deadline_ns) : 0;
-        if (rc == 0)
-            rc = remo__wait(transport->node, serve_and_check, &wait, deadline_ns);
-    } while (rc == 0 && wait.has_served && remo__remaining_ns(deadline_ns) > 0);
-    rc = rc > 0 ? 0 : rc == 0 && wait.has_served ? -ETIMEDOUT : rc;
-    leave_pollers(&wait);
-    if (remo__unlikely(atomic_load_explicit(&transport->chores, memory_order_relaxed) > 0))
-        (void)remo__rpc_poll(transport, thread); /* a queued call may wait for the slot of this call */
-    return rc;
+    return wait_until(&wait, deadline_ns);
+}
+
+int remo__rpc_wait_call(struct remo__rpc_transport *transport, struct remo__thread *thread,
+                        int (*is_over)(void *ctx), void *ctx, const struct remo_rpc_op *call) {
+    struct remo__rpc_wait wait = {.transport = transport, .thread = thread, .is_over = is_over, .ctx = ctx};
+    if (remo__unlikely(call->own.wake == REMO__RPC_WAKE_OWED)) {
+        wait.owing = call;
+        wait.wake_ns = remo__now_ns() + NEAR_NS;
+    }
+    return wait_until(&wait, call->own.deadline_ns);
 }

@@ -8,13 +8,22 @@
 
 static const char transport_key;
 
+/* The thread that set REMO__RPC_AT_NEAR was not near, or its bit was not set yet. */
+static void note_woken(struct remo__rpc_transport *transport, uint32_t node) {
+    char *state = transport->state->own;
+    (void)remo__rpc_clear_bit(state, REMO__RPC_AT_WOKEN, node);
+    if (remo__rpc_has_bit(state, REMO__RPC_AT_NEAR, 0))
+        (void)remo__rpc_clear_bit(state, REMO__RPC_AT_NEAR, 0);
+    atomic_store_explicit(&transport->was_woken, true, memory_order_relaxed);
+}
+
 /* `value`: 0, or 1 + the slot of a call with `done` whose reply has arrived. */
 static void on_immediate(void *ctx, uint32_t node, uint32_t value) {
     struct remo__rpc_transport *transport = ctx;
     char *state = transport->state->own;
     /* These changes precede the load of the pollers: a poller that leaves polls again after it has left. */
     if (transport->mapped)
-        (void)remo__rpc_clear_bit(state, REMO__RPC_AT_WOKEN, node);
+        note_woken(transport, node);
     else if (value > 0 && value <= REMO__RPC_SLOTS_TOTAL)
         (void)remo__rpc_set_bit(state, REMO__RPC_AT_ENDED, value - 1);
     else if (transport->size > REMO__RPC_DIRECT_NODES)

@@ -121,6 +121,7 @@ static int try_change(struct remo_tree *tree, void *ctx) {
         return rc < 0 && rc != -EPROTO ? fail_apply(tree, rc, change) : rc;
     }
     rc = remo__tree_change(tree, change->writes);
+    remo__tree_serve_now(tree);
     return rc == -EEXIST || rc == -ENOENT || rc == -ESTALE || rc == -ENOSPC
                ? remo__tree_fail_change(tree, rc, change->owner)
                : rc;

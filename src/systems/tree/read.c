@@ -316,6 +316,7 @@ static int get(struct remo_tree *tree, const uint64_t *snapshot, struct tree_byt
     if (rc == 0)
         rc = copy_value(&seek, value, value_cap, ret_value_bytes);
     remo__tree_put_buffer(seek.cache, buffer);
+    remo__tree_serve_now(tree);
     return rc;
 }
 
@@ -411,6 +412,7 @@ int remo_tree_get_many(struct remo_tree *tree, struct remo_tree_item *items, uin
         struct gets gets = {
             .tree = tree, .items = items + i, .count = (uint32_t)remo__min(TREE_WINDOW, count - i)};
         rc = run_gets(&gets, cache, buffer);
+        remo__tree_serve_now(tree);
     }
     remo__tree_put_buffer(cache, buffer);
     return rc;

@@ -147,6 +147,7 @@ static int use_window(struct tree_scan *scan, uint32_t first, uint32_t count, ui
         return rc;
     }
     accept(scan);
+    remo__tree_serve_now(scan->tree);
     return scan->now.rc;
 }
 

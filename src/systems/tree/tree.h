@@ -227,6 +227,13 @@ int remo__tree_limits(const struct remo_tree *tree, const struct remo_tree_range
 
 /* ---- serve.c ---- */
 
+/* Serve what has arrived, after a piece of work: on shm a call to this node first waits for its busy threads
+ * (remo_rpc_serve). */
+static inline void remo__tree_serve_now(const struct remo_tree *tree) {
+    if (tree->node->mapped)
+        (void)remo_rpc_serve(tree->rpc, 0);
+}
+
 /* The handlers of TREE_CHANGE and TREE_APPLY. The status is 0, TREE_FROZEN or a positive errno code: negative
  * statuses are errors of the call. The reply to TREE_APPLY, except for TREE_FROZEN and EPROTO, has 4 bytes:
  * the index of the write that caused an error, or the number of writes. */

@@ -1,6 +1,7 @@
 /* test_rpc.c - remote procedure calls between real nodes: data of every size, order, costs, deferred and
- * forwarded replies, calls with `done`, cycles of handlers, wrong arguments. */
+ * forwarded replies, a busy thread that serves, calls with `done`, cycles of handlers, wrong arguments. */
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 
 #include "rpc_service.h"
@@ -255,6 +256,53 @@ static int deferred(struct remo_node *node, void *ctx) {
     return finish(&service);
 }
 
+/* ---- a busy thread ---- */
+
+#define BUSY HANDLERS
+
+static pthread_t busy_thread;
+static bool is_busy; /* of this node; only the busy thread changes it */
+
+/* The status: 1: the busy thread serves, 0: another one. */
+static int whether_busy(void *ctx, const struct remo_rpc_request *request) {
+    (void)ctx, (void)request;
+    return pthread_equal(pthread_self(), busy_thread) && is_busy;
+}
+
+/* On one processor the busy thread does not run while a caller waits for it. */
+static bool has_processors(void) {
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 1;
+}
+
+/* A thread serves between other work, and stops to do so without notice. Calls end before and after. */
+static int busy(struct remo_node *node, void *ctx) {
+    const struct remo_rpc_handler handler = {.number = BUSY, .run = whether_busy};
+    struct service service;
+    (void)ctx;
+    busy_thread = pthread_self();
+    CHECK(service_open(node, shared, &service) == 0);
+    CHECK_OK(remo_rpc_handle(service.rpc, &handler));
+    CHECK_OK(cluster_meet());
+    if (service.rank == 1) {
+        is_busy = true;
+        while (atomic_load(&shared->sum[0]) == 0)
+            CHECK_OK(remo_rpc_serve(service.rpc, 0));
+        is_busy = false;
+    } else {
+        int rc;
+        do {
+            rc = remo_rpc_call(service.rpc, 1, BUSY, NULL, 0, NULL, 0, NULL, LONG_TIME);
+            CHECK(rc == 0 || rc == 1);
+        } while (rc == 0 && has_processors());
+        atomic_store(&shared->sum[0], 1);
+        for (uint32_t i = 0; i < 20; i++)
+            CHECK(remo_rpc_call(service.rpc, 1, BUSY, NULL, 0, NULL, 0, NULL, LONG_TIME) >= 0);
+    }
+    CHECK_OK(cluster_meet());
+    return finish(&service);
+}
+
 /* ---- forwarding ---- */
 
 static int forwarding(struct remo_node *node, void *ctx) {
@@ -434,6 +482,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(waits_for_all, 3),
         CLUSTER_TEST(costs, 3),
         CLUSTER_TEST(deferred, 2),
+        CLUSTER_TEST(busy, 2),
         CLUSTER_TEST(forwarding, 4),
         CLUSTER_TEST(done, 2),
         CLUSTER_TEST(circles, 3),
