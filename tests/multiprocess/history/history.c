@@ -318,19 +318,27 @@ static void allocate(uint64_t calls) {
     }
 }
 
-/* Forget versions on failed nodes whose operations have an unknown outcome. */
+/* Return whether the version is on a failed node, and the outcome of its operation is unknown. */
+static bool may_be_lost(const struct cycles_access *access) {
+    if (is_live(access->key) || access->seen == CYCLES_ABSENT)
+        return false;
+    uint32_t actor = (access->seen - 1) / CYCLES_OPS_MAX, index = (access->seen - 1) % CYCLES_OPS_MAX;
+    const struct cycles_history *writer = &history_run->logs[actor % HISTORY_ACTORS].history;
+    return index < writer->op_count && writer->ops[index].outcome == CYCLES_UNKNOWN;
+}
+
+/* Forget the keys with such versions. */
 static void forget_lost(void) {
-    for (uint32_t i = 0; i < HISTORY_ACTORS; i++) {
-        struct cycles_history *history = &history_run->logs[i].history;
-        for (uint64_t j = 0; j < history->access_count; j++) {
-            struct cycles_access *access = &history->accesses[j];
-            if (is_live(access->key) || access->seen == CYCLES_ABSENT)
-                continue;
-            const struct cycles_history *writer =
-                &history_run->logs[(access->seen - 1) / CYCLES_OPS_MAX % HISTORY_ACTORS].history;
-            uint32_t index = (access->seen - 1) % CYCLES_OPS_MAX;
-            if (index < writer->op_count && writer->ops[index].outcome == CYCLES_UNKNOWN)
-                access->kind = CYCLES_IGNORED;
+    bool is_lost[HISTORY_KEYS_MAX] = {false};
+    for (uint32_t pass = 0; pass < 2; pass++) {
+        for (uint32_t i = 0; i < HISTORY_ACTORS; i++) {
+            struct cycles_history *history = &history_run->logs[i].history;
+            for (uint64_t j = 0; j < history->access_count; j++) {
+                struct cycles_access *access = &history->accesses[j];
+                is_lost[access->key] |= may_be_lost(access);
+                if (pass == 1 && is_lost[access->key])
+                    access->kind = CYCLES_IGNORED;
+            }
         }
     }
 }
@@ -381,23 +389,36 @@ static int run_calls(const struct arguments *arguments) {
     return result;
 }
 
+/* Operations of killed nodes that had not ended. */
+static uint32_t interrupted(void) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < HISTORY_ACTORS; i++) {
+        const struct cycles_history *history = &history_run->logs[i].history;
+        count += history_is_victim(i / HISTORY_TASKS) && history->op_count > 0
+                 && history->ops[history->op_count - 1].outcome == CYCLES_UNKNOWN;
+    }
+    return count;
+}
+
 static int run_kills(const struct arguments *arguments) {
     struct cycles_report report, sum = {0};
-    uint32_t failed = 0, kills = 0;
+    uint32_t failed = 0, kills = 0, in_progress = 0;
     for (uint32_t run = 0; run < arguments->kills; run++) {
         int result = run_one(arguments, arguments->seed + run, &report);
         if (result == 77)
             return 77;
         failed += result != 0;
         kills += history_run->victim_count;
+        in_progress += interrupted();
         sum.ops += report.ops;
         sum.unknown += report.unknown;
         sum.proven += report.proven;
     }
-    printf("%-4s %s %s: %u runs with %u kills, %u failed; %llu operations took effect; the outcome of %llu "
-           "was unknown, of which others have seen %llu\n",
-           failed == 0 ? "ok" : "FAIL", arguments->fabric, running->name, arguments->kills, kills, failed,
-           (unsigned long long)sum.ops, (unsigned long long)sum.unknown, (unsigned long long)sum.proven);
+    printf("%-4s %s %s: %u runs, %u failed; %u kills interrupted %u operations; %llu operations took effect; "
+           "the outcome of %llu was unknown, of which others have seen %llu\n",
+           failed == 0 ? "ok" : "FAIL", arguments->fabric, running->name, arguments->kills, failed, kills,
+           in_progress, (unsigned long long)sum.ops, (unsigned long long)sum.unknown,
+           (unsigned long long)sum.proven);
     return failed > 0;
 }
 
