@@ -11,8 +11,9 @@
 #define TABLES 2u
 #define KEYS_OF_OWNER 16u /* in each table */
 #define KEYS (TABLES * HISTORY_NODES * KEYS_OF_OWNER)
-#define HOT_KEYS 3u /* of an owner, in each table: used by half of the transactions */
-#define KEYS_AT_ONCE 4u
+#define PRIVATE_KEYS (TABLES * HISTORY_NODES)
+#define HOT_KEYS 3u         /* of an owner, in each table: used by half of the transactions */
+#define KEYS_AT_ONCE 4u     /* and one key that is put without a read */
 #define ATTEMPTS_MAX 60000u /* to change a key at the end, with 1 ms in between */
 
 struct place {
@@ -22,11 +23,19 @@ struct place {
     uint64_t names[KEYS]; /* the keys, as the tables have them */
 };
 
+/* The key that only this actor puts, without a read: the actor has the version from its last put. */
+struct own {
+    struct remo_tx *tx;
+    uint32_t key, version; /* key KEYS: none */
+    bool is_lost;          /* the outcome of a put is unknown */
+};
+
 /* A transaction in progress. */
 struct attempt {
     struct history_actor *actor;
     struct remo_tx *tx;
     uint32_t changes_percent;
+    bool puts_own, is_last; /* is_last: no other actor works any more */
     uint32_t count, keys[KEYS_AT_ONCE];
 };
 
@@ -38,6 +47,10 @@ static uint32_t table_of(uint32_t key) {
 
 static uint32_t owner_of(uint32_t key) {
     return key / TABLES % HISTORY_NODES;
+}
+
+static bool is_private(uint32_t key) {
+    return key >= KEYS - PRIVATE_KEYS;
 }
 
 static struct remo_structure *structure_of(const struct history_actor *actor, uint32_t key) {
@@ -93,15 +106,22 @@ static void close_place(void *ctx) {
     free(place);
 }
 
+/* The last key of each owner in each table belongs to one actor. */
 static int start(struct history_actor *actor) {
-    struct remo_tx *tx;
-    CHECK_OK(remo_tx_open(((struct place *)actor->place)->space, &tx));
-    actor->own = tx;
+    uint32_t number = actor->rank * HISTORY_TASKS + actor->number;
+    struct own *own = calloc(1, sizeof *own);
+    CHECK(own);
+    actor->own = own;
+    own->key = number < PRIVATE_KEYS ? KEYS - PRIVATE_KEYS + number : KEYS;
+    CHECK_OK(remo_tx_open(((struct place *)actor->place)->space, &own->tx));
     return 0;
 }
 
 static void stop(struct history_actor *actor) {
-    remo_tx_close(actor->own);
+    struct own *own = actor->own;
+    if (own)
+        remo_tx_close(own->tx);
+    free(own);
 }
 
 /* ---- the use of a key in a transaction ---- */
@@ -155,7 +175,8 @@ static int change(const struct attempt *attempt, uint32_t key, uint32_t seen) {
 }
 
 static int use(const struct attempt *attempt, uint32_t key, uint32_t seen) {
-    if (history_dice(attempt->actor, 100) < attempt->changes_percent)
+    uint32_t percent = is_private(key) && !attempt->is_last ? 0 : attempt->changes_percent;
+    if (history_dice(attempt->actor, 100) < percent)
         return change(attempt, key, seen);
     history_use(attempt->actor, key, CYCLES_READ, seen);
     return 0;
@@ -203,6 +224,25 @@ static int use_each(const struct attempt *attempt, int *ret_rc) {
     return 0;
 }
 
+/* Put the key of this actor, which the transaction has not read. */
+static int put_own(const struct attempt *attempt) {
+    unsigned char value[HISTORY_VALUE_BYTES_MAX];
+    const struct own *own = attempt->actor->own;
+    const uint64_t *name = name_of(attempt->actor, own->key);
+    history_use(attempt->actor, own->key, CYCLES_WRITE, own->version);
+    uint32_t bytes = history_make_value(value, own->key, history_id(attempt->actor));
+    CHECK_OK(
+        remo_tx_put(attempt->tx, structure_of(attempt->actor, own->key), name, sizeof *name, value, bytes));
+    return 0;
+}
+
+static void end_put(const struct attempt *attempt, enum cycles_outcome outcome) {
+    struct own *own = attempt->actor->own;
+    if (outcome == CYCLES_COMMITTED)
+        own->version = history_id(attempt->actor);
+    own->is_lost = outcome == CYCLES_UNKNOWN;
+}
+
 /* ---- one transaction ---- */
 
 /* A commit failed because a node did. The outcome is unknown only if the only owner has failed. */
@@ -212,6 +252,8 @@ static int settle(const struct attempt *attempt, enum cycles_outcome *ret_outcom
     CHECK_OK(remo_tx_settle(attempt->tx, HISTORY_LONG_TIME, &fate));
     for (uint32_t i = 0; i < attempt->count; i++)
         is_lost &= history_is_victim(owner_of(attempt->keys[i]));
+    if (attempt->puts_own)
+        is_lost &= history_is_victim(owner_of(((const struct own *)attempt->actor->own)->key));
     CHECK(fate == REMO_TX_COMMITTED || fate == REMO_TX_NOT_COMMITTED || (fate == REMO_TX_UNKNOWN && is_lost));
     *ret_outcome = fate == REMO_TX_COMMITTED ? CYCLES_COMMITTED
                    : fate == REMO_TX_UNKNOWN ? CYCLES_UNKNOWN
@@ -228,6 +270,8 @@ static int commit(const struct attempt *attempt, int *ret_rc) {
     else if (*ret_rc != -EAGAIN && settle(attempt, &outcome))
         return 1;
     history_end(attempt->actor, outcome);
+    if (attempt->puts_own)
+        end_put(attempt, outcome);
     return 0;
 }
 
@@ -236,6 +280,8 @@ static int run_attempt(const struct attempt *attempt, bool is_together, int *ret
     history_begin(attempt->actor);
     CHECK_OK(remo_tx_begin(attempt->tx));
     if (is_together ? use_together(attempt, ret_rc) : use_each(attempt, ret_rc))
+        return 1;
+    if (*ret_rc == 0 && attempt->puts_own && put_own(attempt))
         return 1;
     if (*ret_rc == 0 && history_dice(attempt->actor, 16) == 0) {
         *ret_rc = remo_tx_check(attempt->tx);
@@ -269,10 +315,14 @@ static void choose_keys(struct history_actor *actor, struct attempt *attempt) {
 }
 
 static int transaction(struct history_actor *actor) {
+    const struct own *own = actor->own;
     struct attempt attempt = {
-        .actor = actor, .tx = actor->own, .changes_percent = history_dice(actor, 3) ? 60 : 0};
+        .actor = actor, .tx = own->tx, .changes_percent = history_dice(actor, 3) ? 60 : 0};
     int rc;
     choose_keys(actor, &attempt);
+    attempt.puts_own = own->key < KEYS && !own->is_lost && history_dice(actor, 4) == 0;
+    for (uint32_t i = 0; i < attempt.count; i++)
+        attempt.puts_own &= attempt.keys[i] != own->key; /* one use of each key */
     return run_attempt(&attempt, history_dice(actor, 3) == 0, &rc);
 }
 
@@ -312,15 +362,19 @@ static int turn(struct history_actor *actor) {
     if (kind > 1)
         return transaction(actor);
     uint32_t key = choose_key(actor, history_dice(actor, HISTORY_NODES), history_dice(actor, 2));
-    return kind == 0 ? look_up(actor, key) : insert(actor, key);
+    return kind == 0 || is_private(key) ? look_up(actor, key) : insert(actor, key);
 }
 
 /* ---- the end ---- */
 
 /* No lock remains, so a transaction that changes the key succeeds. */
 static int change_key(struct history_actor *actor, uint32_t key) {
-    struct attempt attempt = {
-        .actor = actor, .tx = actor->own, .changes_percent = 100, .count = 1, .keys = {key}};
+    struct attempt attempt = {.actor = actor,
+                              .tx = ((struct own *)actor->own)->tx,
+                              .changes_percent = 100,
+                              .is_last = true,
+                              .count = 1,
+                              .keys = {key}};
     int rc = -EAGAIN;
     for (uint32_t i = 0; i < ATTEMPTS_MAX && rc == -EAGAIN; i++) {
         if (i > 0)
@@ -334,7 +388,7 @@ static int change_key(struct history_actor *actor, uint32_t key) {
 int main(int argc, char **argv) {
     static const struct history_test test = {.name = "transactions",
                                              .keys = KEYS,
-                                             .accesses = KEYS_AT_ONCE,
+                                             .accesses = KEYS_AT_ONCE + 1,
                                              .forgets_seen = true,
                                              .open = open_place,
                                              .start = start,
