@@ -19,8 +19,9 @@
 #define OPS_KEPT 2048u      /* space for the operations at the end */
 #define TURNS_MAX 250u      /* before a kill */
 #define DELAY_NS_MAX (SECOND / 1000)
-#define AFTERWARDS 30u             /* turns of the survivors after the failures */
-#define TIMEOUT_NS (3600 * SECOND) /* of a run without kills */
+#define AFTERWARDS 30u            /* turns of the survivors after the failures */
+#define TIMEOUT_NS (150 * SECOND) /* of a run */
+#define TIMEOUT_OF_CALL_NS (SECOND / 250)
 
 struct history_run *history_run;
 static const struct history_test *running;
@@ -356,7 +357,7 @@ static int judge(struct cycles_report *ret_report) {
 static int run_one(const struct arguments *arguments, uint64_t seed, struct cycles_report *ret_report) {
     const struct cluster_test test =
         CLUSTER_TEST_NAMED(running->name, work, HISTORY_NODES, .op_timeout_ns = 600 * SECOND,
-                           .timeout_ns = arguments->calls > 0 ? TIMEOUT_NS : 0);
+                           .timeout_ns = TIMEOUT_NS + arguments->calls * TIMEOUT_OF_CALL_NS);
     plan(seed, arguments->calls);
     *ret_report = (struct cycles_report){0};
     int result = cluster_run(&test, arguments->fabric);
