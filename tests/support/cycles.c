@@ -1,6 +1,6 @@
 /* cycles.c - judges a history by a search for a cycle (cycles.h). The nodes of the graph are the operations,
- * auxiliary nodes for the lives of keys, and one node for each end of an operation. The latter are a chain in
- * the order of time, so that real time takes three edges for each operation. */
+ * auxiliary nodes for the presences of keys, and one node for each end of an operation. The latter are a
+ * chain in the order of time, so that real time takes three edges for each operation. */
 #include "cycles_judge.h"
 
 #include <errno.h>
@@ -111,32 +111,32 @@ static void order_versions(struct judge *judge) {
     }
 }
 
-static bool begins_life(const struct op *op, const struct cycles_access *access) {
+static bool begins_presence(const struct op *op, const struct cycles_access *access) {
     return op->counts && access->kind == CYCLES_WRITE && access->seen == CYCLES_ABSENT;
 }
 
 /* Follow the versions from the insert to the last one or the delete. */
-static struct life follow(const struct judge *judge, uint32_t index, uint32_t key, uint64_t access) {
-    struct life life = {.key = key,
-                        .insert = index,
-                        .remove = NONE,
-                        .last = access,
-                        .insert_end = judge->ops[index].end,
-                        .remove_begin = CYCLES_NEVER};
-    for (uint32_t next = judge->next[access]; next != NONE; next = judge->next[life.last]) {
+static struct presence follow(const struct judge *judge, uint32_t index, uint32_t key, uint64_t access) {
+    struct presence presence = {.key = key,
+                                .insert = index,
+                                .remove = NONE,
+                                .last = access,
+                                .insert_end = judge->ops[index].end,
+                                .remove_begin = CYCLES_NEVER};
+    for (uint32_t next = judge->next[access]; next != NONE; next = judge->next[presence.last]) {
         const struct op *op = &judge->ops[next];
         const struct cycles_access *found = cycles_access_of(op, key);
         if (found->kind == CYCLES_DELETE) {
-            life.remove = next;
-            life.remove_begin = op->begin;
+            presence.remove = next;
+            presence.remove_begin = op->begin;
             break;
         }
-        life.last = op->first_access + (uint64_t)(found - op->accesses);
+        presence.last = op->first_access + (uint64_t)(found - op->accesses);
     }
-    return life;
+    return presence;
 }
 
-/* The delete of a life may be one whose outcome is unknown. A node without times stands for it. */
+/* The delete of a presence may be one whose outcome is unknown. A node without times stands for it. */
 static void add_possible_deletes(struct judge *judge) {
     for (uint32_t i = 0; i < judge->op_count; i++) {
         const struct op *op = &judge->ops[i];
@@ -144,68 +144,69 @@ static void add_possible_deletes(struct judge *judge) {
             if (op->accesses[j].kind != CYCLES_DELETE)
                 continue;
             uint64_t writer = cycles_writer_of(judge, op->accesses[j].seen, op->accesses[j].key);
-            for (uint32_t k = 0; writer != NO_ACCESS && k < judge->life_count; k++) {
-                struct life *life = &judge->lives[k];
-                if (life->last != writer || (life->remove != NONE && life->possible == 0))
+            for (uint32_t k = 0; writer != NO_ACCESS && k < judge->presence_count; k++) {
+                struct presence *presence = &judge->presences[k];
+                if (presence->last != writer || (presence->remove != NONE && presence->possible == 0))
                     continue;
-                if (life->possible++ == 0)
-                    life->remove = judge->op_count + judge->auxiliary_count++;
-                judge->next[writer] = life->remove;
-                life->possible_op = i;
-                life->remove_begin = op->begin < life->remove_begin ? op->begin : life->remove_begin;
+                if (presence->possible++ == 0)
+                    presence->remove = judge->op_count + judge->auxiliary_count++;
+                judge->next[writer] = presence->remove;
+                presence->possible_op = i;
+                presence->remove_begin =
+                    op->begin < presence->remove_begin ? op->begin : presence->remove_begin;
             }
         }
     }
 }
 
 static int by_key_and_time(const void *a, const void *b) {
-    const struct life *x = a, *y = b;
+    const struct presence *x = a, *y = b;
     if (x->key != y->key)
         return x->key < y->key ? -1 : 1;
     return (x->insert_end > y->insert_end) - (x->insert_end < y->insert_end);
 }
 
-static int find_lives(struct judge *judge) {
+static int find_presences(struct judge *judge) {
     uint32_t count = 0;
     for (uint32_t i = 0; i < judge->op_count; i++)
         for (uint32_t j = 0; j < judge->ops[i].access_count; j++)
-            count += begins_life(&judge->ops[i], &judge->ops[i].accesses[j]);
-    free(judge->lives);
+            count += begins_presence(&judge->ops[i], &judge->ops[i].accesses[j]);
+    free(judge->presences);
     free(judge->groups);
-    judge->lives = calloc((size_t)count + 1, sizeof judge->lives[0]);
+    judge->presences = calloc((size_t)count + 1, sizeof judge->presences[0]);
     judge->groups = calloc((size_t)count + 1, sizeof judge->groups[0]);
-    judge->life_count = 0;
+    judge->presence_count = 0;
     judge->auxiliary_count = 0;
-    if (!judge->lives || !judge->groups)
+    if (!judge->presences || !judge->groups)
         return -ENOMEM;
     for (uint32_t i = 0; i < judge->op_count; i++) {
         const struct op *op = &judge->ops[i];
         for (uint32_t j = 0; j < op->access_count; j++)
-            if (begins_life(op, &op->accesses[j]))
-                judge->lives[judge->life_count++] =
+            if (begins_presence(op, &op->accesses[j]))
+                judge->presences[judge->presence_count++] =
                     follow(judge, i, op->accesses[j].key, op->first_access + j);
     }
     add_possible_deletes(judge);
-    qsort(judge->lives, judge->life_count, sizeof judge->lives[0], by_key_and_time);
+    qsort(judge->presences, judge->presence_count, sizeof judge->presences[0], by_key_and_time);
     return 0;
 }
 
-/* ---- groups of lives ---- */
+/* ---- groups of presences ---- */
 
-/* Make the group of the lives from `first` to `end`, the next one of its key. */
+/* Make the group of the presences from `first` to `end`, the next one of its key. */
 static struct group make_group(struct judge *judge, uint32_t first, uint32_t end,
                                const struct group *before) {
-    const struct life *lives = judge->lives;
-    struct group group = {.before = lives[first].insert,
-                          .after = lives[first].remove,
-                          .life = first,
+    const struct presence *presences = judge->presences;
+    struct group group = {.before = presences[first].insert,
+                          .after = presences[first].remove,
+                          .presence = first,
                           .count = end - first,
-                          .first_insert_end = lives[first].insert_end,
-                          .last_insert_end = lives[end - 1].insert_end,
+                          .first_insert_end = presences[first].insert_end,
+                          .last_insert_end = presences[end - 1].insert_end,
                           .first_remove = CYCLES_NEVER,
                           .last_remove = before ? before->last_remove : 0};
     for (uint32_t i = first; i < end; i++) {
-        uint64_t begin = lives[i].remove_begin;
+        uint64_t begin = presences[i].remove_begin;
         group.first_remove = begin < group.first_remove ? begin : group.first_remove;
         group.last_remove = begin > group.last_remove ? begin : group.last_remove;
     }
@@ -217,17 +218,17 @@ static struct group make_group(struct judge *judge, uint32_t first, uint32_t end
     return group;
 }
 
-/* Two neighbours are in order if each life up to the first one began before any later one ended. */
+/* Two neighbours are in order if each presence up to the first one began before any later one ended. */
 static void group_key(struct judge *judge, uint32_t key, uint32_t *count) {
-    uint32_t first = judge->key_lives[key], end = judge->key_lives[key + 1];
+    uint32_t first = judge->key_presences[key], end = judge->key_presences[key + 1];
     uint64_t earliest = CYCLES_NEVER;
     for (uint32_t i = end; i-- > first;) {
-        earliest = judge->lives[i].remove_begin < earliest ? judge->lives[i].remove_begin : earliest;
-        judge->lives[i].later_removes = earliest;
+        earliest = judge->presences[i].remove_begin < earliest ? judge->presences[i].remove_begin : earliest;
+        judge->presences[i].later_removes = earliest;
     }
     judge->key_groups[key] = *count;
     for (uint32_t i = first; i < end; i++) {
-        if (i + 1 < end && judge->lives[i].insert_end >= judge->lives[i + 1].later_removes)
+        if (i + 1 < end && judge->presences[i].insert_end >= judge->presences[i + 1].later_removes)
             continue;
         const struct group *before = *count > judge->key_groups[key] ? &judge->groups[*count - 1] : NULL;
         judge->groups[*count] = make_group(judge, first, i + 1, before);
@@ -237,12 +238,12 @@ static void group_key(struct judge *judge, uint32_t key, uint32_t *count) {
 }
 
 static void find_groups(struct judge *judge) {
-    uint32_t life = 0, count = 0;
+    uint32_t presence = 0, count = 0;
     judge->report.unordered = 0;
     for (uint32_t key = 0; key <= judge->key_count; key++) {
-        while (life < judge->life_count && judge->lives[life].key < key)
-            life++;
-        judge->key_lives[key] = life;
+        while (presence < judge->presence_count && judge->presences[presence].key < key)
+            presence++;
+        judge->key_presences[key] = presence;
     }
     for (uint32_t key = 0; key < judge->key_count; key++)
         group_key(judge, key, &count);
@@ -251,22 +252,22 @@ static void find_groups(struct judge *judge) {
 
 /* ---- deletes of unknown outcome that must have taken effect ---- */
 
-static bool prove_delete(struct judge *judge, const struct life *life) {
-    if (life->possible != 1)
+static bool prove_delete(struct judge *judge, const struct presence *presence) {
+    if (presence->possible != 1)
         return false;
-    judge->ops[life->possible_op].counts = true;
+    judge->ops[presence->possible_op].counts = true;
     return true;
 }
 
-/* A later life proves the delete. So does an operation that found the key absent after the insert. */
+/* A later presence proves the delete. So does an operation that found the key absent after the insert. */
 static bool prove_deletes(struct judge *judge) {
     bool proves = false, any = false;
-    for (uint32_t i = 0; i < judge->life_count; i++) {
-        const struct life *life = &judge->lives[i];
-        any |= life->possible == 1;
-        const struct group *last = &judge->groups[judge->key_groups[life->key + 1] - 1];
-        if (life->possible > 0 && i < last->life)
-            proves |= prove_delete(judge, life);
+    for (uint32_t i = 0; i < judge->presence_count; i++) {
+        const struct presence *presence = &judge->presences[i];
+        any |= presence->possible == 1;
+        const struct group *last = &judge->groups[judge->key_groups[presence->key + 1] - 1];
+        if (presence->possible > 0 && i < last->presence)
+            proves |= prove_delete(judge, presence);
     }
     for (uint32_t i = 0; any && i < judge->op_count; i++) {
         const struct op *op = &judge->ops[i];
@@ -274,9 +275,9 @@ static bool prove_deletes(struct judge *judge) {
             const struct cycles_access *access = &op->accesses[j];
             if (access->kind != CYCLES_READ || access->seen != CYCLES_ABSENT)
                 continue;
-            uint32_t end = judge->key_lives[access->key + 1];
-            if (end > judge->key_lives[access->key] && judge->lives[end - 1].insert_end < op->begin)
-                proves |= prove_delete(judge, &judge->lives[end - 1]);
+            uint32_t end = judge->key_presences[access->key + 1];
+            if (end > judge->key_presences[access->key] && judge->presences[end - 1].insert_end < op->begin)
+                proves |= prove_delete(judge, &judge->presences[end - 1]);
         }
     }
     return proves;
@@ -286,12 +287,12 @@ static int order_keys(struct judge *judge) {
     do {
         prove(judge);
         order_versions(judge);
-        int rc = find_lives(judge);
+        int rc = find_presences(judge);
         if (rc != 0)
             return rc;
         find_groups(judge);
     } while (prove_deletes(judge));
-    judge->report.lives = judge->life_count;
+    judge->report.presences = judge->presence_count;
     return 0;
 }
 
@@ -333,7 +334,7 @@ static void add_absent_edges(struct judge *judge, uint32_t index, uint32_t key) 
     if (low > begin && judge->groups[low - 1].after != NONE)
         edge(judge, judge->groups[low - 1].after, index);
     if (high < end && judge->groups[high].count > 1 && judge->groups[high].first_remove <= op->end)
-        high++; /* it may be between lives of this group */
+        high++; /* it may be between presences of this group */
     if (high < end)
         edge(judge, index, judge->groups[high].before);
 }
@@ -342,10 +343,10 @@ static void add_group_edges(struct judge *judge) {
     for (uint32_t key = 0; key < judge->key_count; key++) {
         for (uint32_t i = judge->key_groups[key]; i < judge->key_groups[key + 1]; i++) {
             const struct group *group = &judge->groups[i];
-            for (uint32_t j = group->life; group->count > 1 && j < group->life + group->count; j++) {
-                edge(judge, group->before, judge->lives[j].insert);
-                if (judge->lives[j].remove != NONE)
-                    edge(judge, judge->lives[j].remove, group->after);
+            for (uint32_t j = group->presence; group->count > 1 && j < group->presence + group->count; j++) {
+                edge(judge, group->before, judge->presences[j].insert);
+                if (judge->presences[j].remove != NONE)
+                    edge(judge, judge->presences[j].remove, group->after);
             }
             if (i + 1 < judge->key_groups[key + 1] && group->after != NONE)
                 edge(judge, group->after, judge->groups[i + 1].before);
@@ -425,18 +426,18 @@ static int sort_ops(struct judge *judge, bool ends, uint32_t **ret_ops, uint32_t
 
 static int allocate(struct judge *judge) {
     judge->next = malloc((judge->access_count + 1) * sizeof judge->next[0]);
-    judge->key_lives = calloc((size_t)judge->key_count + 1, sizeof judge->key_lives[0]);
+    judge->key_presences = calloc((size_t)judge->key_count + 1, sizeof judge->key_presences[0]);
     judge->key_groups = calloc((size_t)judge->key_count + 1, sizeof judge->key_groups[0]);
-    return judge->next && judge->key_lives && judge->key_groups ? 0 : -ENOMEM;
+    return judge->next && judge->key_presences && judge->key_groups ? 0 : -ENOMEM;
 }
 
 static void release(struct judge *judge) {
     graph_free(&judge->graph);
     free(judge->ops);
     free(judge->next);
-    free(judge->lives);
+    free(judge->presences);
     free(judge->groups);
-    free(judge->key_lives);
+    free(judge->key_presences);
     free(judge->key_groups);
     free(judge->by_end);
     free(judge->by_begin);

@@ -8,10 +8,10 @@
  *   - the readers of a version precede the operation that replaces it;
  *   - an operation that ended before another one began precedes it.
  *
- * A key that is absent has no version. The versions of a key from an insert to a delete are a *life*. The
- * order of two lives follows from times, if the insert of one ended before the delete of the other began.
- * Lives whose order does not follow have no edges between them, and a reader that found the key absent is
- * between the lives that its times permit. So the judgement has no false alarm, and misses little.
+ * A key that is absent has no version. The versions of a key from an insert to a delete are a *presence*. The
+ * order of two presences follows from times, if the insert of one ended before the delete of the other began.
+ * Presences whose order does not follow have no edges between them, and a reader that found the key absent is
+ * between the presences that its times permit. So the judgement has no false alarm, and misses little.
  *
  * An operation whose outcome is unknown counts if another operation has seen its effect. Otherwise it has
  * none. 10^6 operations take some seconds and about 200 MB. */
@@ -62,11 +62,11 @@ struct cycles_history {
 };
 
 struct cycles_report {
-    uint64_t ops, accesses;    /* that count */
-    uint64_t unknown, proven;  /* operations with an unknown outcome; those that have taken effect */
-    uint64_t lives, unordered; /* of keys; those whose order does not follow from times */
-    uint32_t errors;           /* results that no order explains, each by itself */
-    uint32_t cycle;            /* operations of the cycle that was found; 0: none */
+    uint64_t ops, accesses;        /* that count */
+    uint64_t unknown, proven;      /* operations with an unknown outcome; those that have taken effect */
+    uint64_t presences, unordered; /* of keys; those whose order does not follow from times */
+    uint32_t errors;               /* results that no order explains, each by itself */
+    uint32_t cycle;                /* operations of the cycle that was found; 0: none */
 };
 
 /* The id of an operation, by the number of its actor and its index. */

@@ -1,4 +1,5 @@
-/* cycles_judge.h - what the files of the judge share (cycles.h): operations, lives of keys, and the graph. */
+/* cycles_judge.h - declarations that the files of the judge share (cycles.h): operations, presences of keys,
+ * and the graph. */
 #pragma once
 
 #include "cycles.h"
@@ -17,20 +18,20 @@ struct op {
 };
 
 /* From the insert of a key to its delete. */
-struct life {
+struct presence {
     uint32_t key, insert; /* an operation */
     uint32_t remove;      /* a node; NONE: never */
     uint32_t possible;    /* deletes with an unknown outcome, one of which may have ended it */
     uint32_t possible_op; /* the last one of them */
     uint64_t last;        /* the access that wrote the last version */
     uint64_t insert_end, remove_begin;
-    uint64_t later_removes; /* the earliest begin of a remove of this life and later ones */
+    uint64_t later_removes; /* the earliest begin of a remove of this presence and later ones */
 };
 
-/* Lives of a key whose order is unknown: usually one life. All are between the nodes `before` and `after`. */
+/* Presences of a key whose order is unknown: usually one. All are between the nodes `before` and `after`. */
 struct group {
     uint32_t before, after; /* `after` NONE: the key was not deleted any more */
-    uint32_t life, count;
+    uint32_t presence, count;
     uint64_t first_insert_end, last_insert_end;
     uint64_t first_remove; /* the earliest begin of a remove of the group */
     uint64_t last_remove;  /* the latest one of this and all earlier groups of the key */
@@ -44,11 +45,11 @@ struct judge {
     uint64_t access_count;
     struct op *ops;
     uint32_t *next; /* of each access that wrote a version: the node that replaced it */
-    struct life *lives;
+    struct presence *presences;
     struct group *groups;
-    uint32_t life_count;
-    uint32_t *key_lives, *key_groups; /* of each key: its first one; key_count + 1 entries */
-    uint32_t *by_end, *by_begin;      /* operations that count */
+    uint32_t presence_count;
+    uint32_t *key_presences, *key_groups; /* of each key: its first one; key_count + 1 entries */
+    uint32_t *by_end, *by_begin;          /* operations that count */
     uint32_t ended_count, counted;
     struct graph graph;
 };

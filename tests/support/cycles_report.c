@@ -85,9 +85,9 @@ static void check_groups(struct judge *judge, uint32_t key) {
         if (group->after != NONE || !counts_error(judge))
             continue;
         fprintf(judge->out, "  key %u: ", key);
-        print_name(judge, judge->lives[group->life].insert);
+        print_name(judge, judge->presences[group->presence].insert);
         fprintf(judge->out, " inserted it, and ");
-        print_name(judge, judge->lives[group[1].life].insert);
+        print_name(judge, judge->presences[group[1].presence].insert);
         fprintf(judge->out, " inserted it again, but it was not deleted in between\n");
     }
 }

@@ -103,7 +103,7 @@ static void test_right(void **state) {
     ADD(3, 18, 19, CYCLES_NOT_COMMITTED, WRITE(1, a)); /* has no effect, so it may have seen anything */
     expect_right();
     assert_int_equal(report.ops, 7);
-    assert_int_equal(report.lives, 3);
+    assert_int_equal(report.presences, 3);
     assert_int_equal(report.unordered, 0);
 }
 
@@ -118,8 +118,8 @@ static void test_right_overlap(void **state) {
     expect_right();
 }
 
-/* Lives that overlap in time have no order, and readers may be between them. */
-static void test_right_lives(void **state) {
+/* Presences that overlap in time have no order, and readers may be between them. */
+static void test_right_presences(void **state) {
     (void)state;
     uint32_t a = DONE(0, 1, 100, WRITE(1, 0)), b = DONE(1, 1, 100, WRITE(1, 0));
     DONE(2, 1, 100, DELETE(1, a));
@@ -242,7 +242,7 @@ static void test_half_done(void **state) {
     DONE(2, 12, 13, READ(2, a));
     expect_cycle(3);
     clear(state);
-    a = DONE(0, 1, 2, WRITE(1, 0), WRITE(2, 0)); /* a later life proves the delete */
+    a = DONE(0, 1, 2, WRITE(1, 0), WRITE(2, 0)); /* a later presence proves the delete */
     ADD(1, 3, CYCLES_NEVER, CYCLES_UNKNOWN, DELETE(1, a), WRITE(2, a));
     DONE(2, 10, 11, WRITE(1, 0));
     DONE(2, 12, 13, READ(2, a));
@@ -426,7 +426,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_right, clear, release),
         cmocka_unit_test_setup_teardown(test_right_overlap, clear, release),
-        cmocka_unit_test_setup_teardown(test_right_lives, clear, release),
+        cmocka_unit_test_setup_teardown(test_right_presences, clear, release),
         cmocka_unit_test_setup_teardown(test_lost_update, clear, release),
         cmocka_unit_test_setup_teardown(test_stale_read, clear, release),
         cmocka_unit_test_setup_teardown(test_lost_write, clear, release),

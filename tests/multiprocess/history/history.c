@@ -384,14 +384,15 @@ static int run_calls(const struct arguments *arguments) {
     for (uint32_t i = 0; i < HISTORY_ACTORS; i++)
         for (uint32_t j = 0; j < history_run->logs[i].history.op_count; j++)
             aborted += history_run->logs[i].history.ops[j].outcome == CYCLES_NOT_COMMITTED;
-    printf("%-4s %s %s: %llu operations on %llu keys took effect, %llu did not; %llu lives of keys, %llu "
+    printf("%-4s %s %s: %llu operations on %llu keys took effect, %llu did not; %llu presences of keys, %llu "
            "without an order; %llu ms\n",
            result == 0    ? "ok"
            : result == 77 ? "skip"
                           : "FAIL",
            arguments->fabric, running->name, (unsigned long long)report.ops,
-           (unsigned long long)report.accesses, (unsigned long long)aborted, (unsigned long long)report.lives,
-           (unsigned long long)report.unordered, (unsigned long long)((cluster_now_ns() - begin) / 1000000));
+           (unsigned long long)report.accesses, (unsigned long long)aborted,
+           (unsigned long long)report.presences, (unsigned long long)report.unordered,
+           (unsigned long long)((cluster_now_ns() - begin) / 1000000));
     return result;
 }
 
