@@ -2,35 +2,16 @@
  * For the checker, the four keys are one object, and each call is a transaction on it: a scan reads its keys
  * at one instant. The set-up inserts fixed keys, which never change. Each scan of all keys must return
  * them. */
+#include "sim/cases/tree.h"
+
 #include <errno.h>
-#include <remo/tree.h>
 #include <string.h>
 
-#include "sim/case.h"
-#include "sim/oracle.h"
-
-#define STEP(step, key, value) ((uint64_t)(step) << 12 | (uint64_t)(key) << 8 | (uint64_t)(value))
-#define SCAN UINT64_C(0)
-#define SCAN_MIDDLE UINT64_C(1) /* keys 1 and 2 */
-#define READ_FIXED UINT64_C(2)  /* get all fixed keys, which the history does not contain */
-#define GET_MANY UINT64_C(3)    /* all four keys by one call; for the checker, four calls */
-#define BY_SNAPSHOT 1           /* of a read */
-#define BY_RANGE 1              /* of a delete */
 /* Up to four writes of remo_tree_apply, as one transaction. If one write fails, none has an effect. */
 #define APPLY(a, b, c, d) ((a) | (b) << 16 | (c) << 32 | (d) << 48)
 #define FAILS (UINT64_C(1) << 63) /* one more write, which fails */
 #define CALLS_MAX 8u
-#define OWNER 0u
-#define VALUE_BYTES_MAX 28u
 #define OWNERS_MAX 2u
-
-struct tree_state {
-    struct remo_tree *trees[SIM_NODES_MAX];
-    size_t value_bytes;
-    const char *fixed;             /* keys that do not change */
-    bool by_snapshot;              /* of scans of node 2 */
-    uint32_t scans[SIM_NODES_MAX]; /* each second one is descending */
-};
 
 static void insert_fixed(const struct tree_state *s, uint32_t rank) {
     const unsigned char value[VALUE_BYTES_MAX] = {0};
@@ -39,11 +20,16 @@ static void insert_fixed(const struct tree_state *s, uint32_t rank) {
             sim_opened(remo_tree_insert(s->trees[rank], key, 1, value, s->value_bytes), "insert");
 }
 
-static void open_with(struct tree_state *s, struct remo_node *node, uint32_t rank,
-                      const struct remo_tree_options *options) {
+void sim_tree_open(struct tree_state *s, struct remo_node *node, uint32_t rank,
+                   const struct remo_tree_options *options) {
     sim_opened(remo_tree_open(remo_node_root(node), "tree", options, &s->trees[rank]), "open");
     sim_opened(remo_channel_wait(remo_tree_channel(s->trees[rank]), REMO_FOREVER), "wait");
     s->value_bytes = options->value_bytes_max;
+}
+
+static void open_with(struct tree_state *s, struct remo_node *node, uint32_t rank,
+                      const struct remo_tree_options *options) {
+    sim_tree_open(s, node, rank, options);
     insert_fixed(s, rank);
 }
 
@@ -107,7 +93,7 @@ static void open_apply(void *state, struct remo_node *node, uint32_t rank) {
     open_with(state, node, rank, &options);
 }
 
-static void close_tree(void *state, uint32_t rank) {
+void sim_tree_close(void *state, uint32_t rank) {
     remo_tree_close(((struct tree_state *)state)->trees[rank]);
 }
 
@@ -315,7 +301,7 @@ static void call(struct tree_state *s, uint32_t rank, uint64_t step) {
         sim_forget(index);
 }
 
-static void run(struct tree_state *s, uint32_t rank, const uint64_t *steps, uint32_t count) {
+void sim_tree_run(struct tree_state *s, uint32_t rank, const uint64_t *steps, uint32_t count) {
     for (uint32_t i = 0; i < count; i++)
         call(s, rank, steps[i]);
 }
@@ -330,17 +316,17 @@ static void changes_body(void *state, uint32_t rank, uint32_t thread) {
         {SCAN, STEP(TX_READ, 0, BY_SNAPSHOT), STEP(TX_READ, 3, 0), SCAN, STEP(TX_DELETE, 0, BY_RANGE),
          STEP(TX_READ, 2, BY_SNAPSHOT), SCAN, STEP(TX_READ, 1, 0)}};
     (void)thread;
-    run(state, rank, programs[rank], CALLS_MAX);
+    sim_tree_run(state, rank, programs[rank], CALLS_MAX);
 }
 
-static void after(void *state, uint32_t rank) {
+void sim_tree_after(void *state, uint32_t rank) {
     const uint64_t steps[] = {STEP(TX_PUT, rank, 100 + rank),
                               STEP(TX_READ, 3, 0),
                               SCAN,
                               STEP(TX_DELETE, rank, 0),
                               SCAN,
                               READ_FIXED};
-    run(state, rank, steps, 6);
+    sim_tree_run(state, rank, steps, 6);
 }
 
 const struct sim_case sim_case_tree_changes = {.object = "tree",
@@ -350,9 +336,9 @@ const struct sim_case sim_case_tree_changes = {.object = "tree",
                                                .threads = 1,
                                                .state_bytes = sizeof(struct tree_state),
                                                .open = open_tree,
-                                               .close = close_tree,
+                                               .close = sim_tree_close,
                                                .body = changes_body,
-                                               .after = after,
+                                               .after = sim_tree_after,
                                                .oracle = &oracle_tx,
                                                .relies_on_end = true};
 
@@ -363,7 +349,7 @@ static void threads_body(void *state, uint32_t rank, uint32_t thread) {
         {STEP(TX_INSERT, 1, 11), STEP(TX_READ, 3, 0), STEP(TX_DELETE, 1, 0), SCAN},
         {STEP(TX_PUT, 2, 21), SCAN, STEP(TX_READ, 0, 0), STEP(TX_DELETE, 2, BY_RANGE)},
         {STEP(TX_READ, 2, 0), STEP(TX_PUT, 1, 31), SCAN, GET_MANY}};
-    run(state, rank, programs[2 * rank + thread], 4);
+    sim_tree_run(state, rank, programs[2 * rank + thread], 4);
 }
 
 const struct sim_case sim_case_tree_threads = {.object = "tree",
@@ -373,9 +359,9 @@ const struct sim_case sim_case_tree_threads = {.object = "tree",
                                                .threads = 2,
                                                .state_bytes = sizeof(struct tree_state),
                                                .open = open_tree,
-                                               .close = close_tree,
+                                               .close = sim_tree_close,
                                                .body = threads_body,
-                                               .after = after,
+                                               .after = sim_tree_after,
                                                .oracle = &oracle_tx,
                                                .relies_on_end = true};
 
@@ -386,7 +372,7 @@ static void owners_body(void *state, uint32_t rank, uint32_t thread) {
         {STEP(TX_PUT, 3, 11), STEP(TX_PUT, 1, 12), SCAN, STEP(TX_DELETE, 0, 0), STEP(TX_PUT, 3, 13), SCAN},
         {SCAN, SCAN, STEP(TX_READ, 3, 0), SCAN, STEP(TX_PUT, 1, 21), SCAN}};
     (void)thread;
-    run(state, rank, programs[rank], 6);
+    sim_tree_run(state, rank, programs[rank], 6);
 }
 
 const struct sim_case sim_case_tree_owners = {.object = "tree",
@@ -396,9 +382,9 @@ const struct sim_case sim_case_tree_owners = {.object = "tree",
                                               .threads = 1,
                                               .state_bytes = sizeof(struct tree_state),
                                               .open = open_owners,
-                                              .close = close_tree,
+                                              .close = sim_tree_close,
                                               .body = owners_body,
-                                              .after = after,
+                                              .after = sim_tree_after,
                                               .oracle = &oracle_tx,
                                               .relies_on_end = true};
 
@@ -415,7 +401,7 @@ static void frozen_body(void *state, uint32_t rank, uint32_t thread) {
     for (uint32_t i = 0; i < ROUNDS * CHANGES && rank == 1; i++)
         call(s, rank, STEP(TX_PUT, 3, 1 + 2 * i + thread));
     for (uint32_t i = 0; i < ROUNDS && rank == 0 && thread == 0; i++)
-        run(s, rank, owner, CHANGES);
+        sim_tree_run(s, rank, owner, CHANGES);
 }
 
 const struct sim_case sim_case_tree_frozen = {.object = "tree",
@@ -425,9 +411,9 @@ const struct sim_case sim_case_tree_frozen = {.object = "tree",
                                               .threads = 2,
                                               .state_bytes = sizeof(struct tree_state),
                                               .open = open_frozen,
-                                              .close = close_tree,
+                                              .close = sim_tree_close,
                                               .body = frozen_body,
-                                              .after = after,
+                                              .after = sim_tree_after,
                                               .oracle = &oracle_tx,
                                               .relies_on_end = true};
 
@@ -453,9 +439,9 @@ static void apply_body(void *state, uint32_t rank, uint32_t thread) {
         APPLY(STEP(TX_PUT, 1, 13), STEP(TX_DELETE, 1, 0), STEP(TX_PUT, 2, 14), STEP(TX_DELETE, 2, 0)),
         APPLY(STEP(TX_PUT, 3, 15), STEP(TX_DELETE, 3, 0), STEP(TX_PUT, 0, 16), STEP(TX_DELETE, 0, 0))};
     (void)thread;
-    run(state, rank, programs[rank], 6);
+    sim_tree_run(state, rank, programs[rank], 6);
     for (uint32_t i = 0; i < 5 && rank == OWNER; i++)
-        run(state, rank, again, 5);
+        sim_tree_run(state, rank, again, 5);
 }
 
 const struct sim_case sim_case_tree_apply_levels = {.object = "tree",
@@ -465,9 +451,9 @@ const struct sim_case sim_case_tree_apply_levels = {.object = "tree",
                                                     .threads = 1,
                                                     .state_bytes = sizeof(struct tree_state),
                                                     .open = open_apply,
-                                                    .close = close_tree,
+                                                    .close = sim_tree_close,
                                                     .body = apply_body,
-                                                    .after = after,
+                                                    .after = sim_tree_after,
                                                     .oracle = &oracle_tx,
                                                     .relies_on_end = true};
 
@@ -478,9 +464,9 @@ const struct sim_case sim_case_tree_apply = {.object = "tree",
                                              .threads = 1,
                                              .state_bytes = sizeof(struct tree_state),
                                              .open = open_tree,
-                                             .close = close_tree,
+                                             .close = sim_tree_close,
                                              .body = apply_body,
-                                             .after = after,
+                                             .after = sim_tree_after,
                                              .oracle = &oracle_tx,
                                              .relies_on_end = true};
 
@@ -493,7 +479,7 @@ static void levels_body(void *state, uint32_t rank, uint32_t thread) {
          STEP(TX_DELETE, 3, 0), STEP(TX_DELETE, 2, 0), STEP(TX_READ, 1, 0), SCAN},
         {STEP(TX_READ, 2, 0), SCAN, STEP(TX_READ, 1, 0), SCAN_MIDDLE, STEP(TX_READ, 2, 0), SCAN}};
     (void)thread;
-    run(state, rank, programs[rank], rank < 2 ? 8 : 6);
+    sim_tree_run(state, rank, programs[rank], rank < 2 ? 8 : 6);
 }
 
 const struct sim_case sim_case_tree_levels = {.object = "tree",
@@ -504,9 +490,9 @@ const struct sim_case sim_case_tree_levels = {.object = "tree",
                                               .threads = 1,
                                               .state_bytes = sizeof(struct tree_state),
                                               .open = open_levels,
-                                              .close = close_tree,
+                                              .close = sim_tree_close,
                                               .body = levels_body,
-                                              .after = after,
+                                              .after = sim_tree_after,
                                               .oracle = &oracle_tx,
                                               .relies_on_end = true};
 
@@ -521,9 +507,9 @@ static void reuse_body(void *state, uint32_t rank, uint32_t thread) {
                                       STEP(TX_READ, 2, 0)};
     (void)thread;
     if (rank == OWNER)
-        run(state, rank, owner, 10);
+        sim_tree_run(state, rank, owner, 10);
     else
-        run(state, rank, reader, 4);
+        sim_tree_run(state, rank, reader, 4);
 }
 
 const struct sim_case sim_case_tree_reuse = {.object = "tree",
@@ -533,8 +519,8 @@ const struct sim_case sim_case_tree_reuse = {.object = "tree",
                                              .threads = 1,
                                              .state_bytes = sizeof(struct tree_state),
                                              .open = open_tree,
-                                             .close = close_tree,
+                                             .close = sim_tree_close,
                                              .body = reuse_body,
-                                             .after = after,
+                                             .after = sim_tree_after,
                                              .oracle = &oracle_tx,
                                              .relies_on_end = true};

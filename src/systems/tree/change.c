@@ -6,6 +6,7 @@
 #include "systems/tree/tree.h"
 
 #define FROZEN_PAUSE_NS (20 * REMO__NS_PER_US)
+#define LOCAL_PAUSE_NS (5 * REMO__NS_PER_US)
 
 /* Return the cause of a failed change and the remedy, or NULL for other codes. */
 static const char *reason_of(int rc) {
@@ -142,6 +143,10 @@ int remo__tree_until_thawed(struct remo_tree *tree, uint32_t owner,
                               remo_channel_name(tree->channel), owner);
         remo__pause(tree->node, remo__min(deadline_ns, remo__deadline(FROZEN_PAUSE_NS)));
     }
+}
+
+void remo__tree_let_others(const struct remo_tree *tree) {
+    remo__pause(tree->node, remo__deadline(LOCAL_PAUSE_NS));
 }
 
 static int make_change(struct remo_tree *tree, struct change *change) {

@@ -331,19 +331,22 @@ static struct builder begin(void *node, uint32_t bytes, uint32_t level, struct t
     return (struct builder){.node = node, .header = header};
 }
 
-static void write_entry(uint8_t *place, struct tree_bytes key, struct tree_bytes value) {
+uint32_t remo__tree_write_entry(void *place, struct tree_bytes key, struct tree_bytes value) {
+    uint8_t *at = (uint8_t *)place + TREE_ENTRY_BYTES;
     store16(place, 0, key.bytes);
     store16(place, 2, value.bytes);
-    memmove(place + TREE_ENTRY_BYTES, key.data ? key.data : "", key.bytes); /* a damaged entry may overlap */
-    memcpy(place + TREE_ENTRY_BYTES + key.bytes, value.data ? value.data : "", value.bytes);
+    memmove(at, key.data ? key.data : "", key.bytes); /* a damaged entry may overlap */
+    memcpy(at + key.bytes, value.data ? value.data : "", value.bytes);
+    return TREE_ENTRY_BYTES + key.bytes + value.bytes;
 }
 
 static void add(struct builder *builder, const struct tree_entry *entry, uint8_t fingerprint) {
     struct tree_header *header = &builder->header;
     store16(builder->node, remo__tree_slot_at(header->count), header->tail);
     builder->node[remo__tree_fingerprints_at(header->run) + header->count] = fingerprint;
-    write_entry(builder->node + header->tail, entry->key, entry->value);
-    header->tail = (uint16_t)(header->tail + remo__tree_entry_size(entry));
+    header->tail =
+        (uint16_t)(header->tail
+                   + remo__tree_write_entry(builder->node + header->tail, entry->key, entry->value));
     header->count++;
 }
 
@@ -357,6 +360,34 @@ void remo__tree_node_init(void *node, uint32_t bytes, uint32_t level, struct tre
                           const struct tree_bytes *high) {
     struct builder builder = begin(node, bytes, level, low, high, 0);
     finish(&builder);
+}
+
+bool remo__tree_node_fill(void *node, uint32_t bytes, struct tree_bytes low, const struct tree_bytes *high,
+                          const void *entries, uint32_t size, uint32_t count) {
+    struct tree_entry entry = {.key.bytes = 0};
+    uint32_t offset = 0;
+    if (remo__tree_run_at(count) + size + low.bytes + (high ? high->bytes : 0) > bytes)
+        return false;
+    struct builder builder = begin(node, bytes, 0, low, high, count);
+    for (uint32_t i = 0; i < count && remo__tree_entry_at(entries, size, offset, &entry); i++) {
+        add(&builder, &entry, remo__tree_fingerprint(entry.key));
+        offset += remo__tree_entry_size(&entry);
+    }
+    finish(&builder);
+    return true;
+}
+
+bool remo__tree_node_set_high(void *node, uint32_t bytes, struct tree_bytes high) {
+    struct tree_header header = header_of(node);
+    uint32_t packed_end = (uint32_t)sizeof header + header.used,
+             end = header.end > packed_end ? header.end : packed_end, fences = header.low_bytes + high.bytes;
+    if (end + fences > bytes)
+        return false;
+    header.kind = TREE_NODE;
+    header.high_bytes = (uint16_t)high.bytes;
+    set_header(node, &header);
+    memcpy((uint8_t *)node + bytes - fences, high.data, high.bytes);
+    return true;
 }
 
 static uint8_t fingerprint_at(const void *node, uint32_t index) {
@@ -431,7 +462,7 @@ static bool append(void *node, uint32_t bytes, struct tree_header *header, struc
     if (!remo__tree_node_find_in_run(node, bytes, key, &position, &is_found))
         return false;
     store16(node, header->end, position);
-    write_entry((uint8_t *)node + header->end + TREE_POSITION_BYTES, key, value);
+    remo__tree_write_entry((uint8_t *)node + header->end + TREE_POSITION_BYTES, key, value);
     add_range(ranges, header->end, size);
     header->end = (uint16_t)(header->end + size);
     header->used = (uint16_t)(header->used + TREE_SLOT_BYTES + remo__tree_entry_size(&entry));

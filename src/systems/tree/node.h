@@ -127,6 +127,9 @@ static inline uint32_t remo__tree_slot(const void *node, uint32_t index) {
     return remo__tree_load16(node, remo__tree_slot_at(index));
 }
 
+/* Write an entry, and return its bytes. */
+uint32_t remo__tree_write_entry(void *place, struct tree_bytes key, struct tree_bytes value);
+
 /* Load the entry at an offset. Returns false if the entry is not valid. */
 static inline bool remo__tree_entry_at(const void *node, uint32_t bytes, uint32_t offset,
                                        struct tree_entry *ret_entry) {
@@ -205,6 +208,13 @@ uint32_t remo__tree_node_room(const void *node, uint32_t bytes);
 /* Make an empty node. `high` may be NULL. */
 void remo__tree_node_init(void *node, uint32_t bytes, uint32_t level, struct tree_bytes low,
                           const struct tree_bytes *high);
+
+/* Make a packed leaf of `count` entries, in the order of keys and the form of a run, without gaps: `size`
+ * bytes. `high` may be NULL. Returns false if they do not fit. */
+bool remo__tree_node_fill(void *node, uint32_t bytes, struct tree_bytes low, const struct tree_bytes *high,
+                          const void *entries, uint32_t size, uint32_t count);
+/* Replace the high fence, or add one. Returns false, without effect, if there is no room. */
+bool remo__tree_node_set_high(void *node, uint32_t bytes, struct tree_bytes high);
 
 /* Leaves. Insert an entry, whose key is absent. Returns false if there is no room, or an entry of the run is
  * not valid; then check, and pack or split. */

@@ -32,7 +32,7 @@ static void put_index(struct tree_owner *own, uint32_t index) {
 
 /* ---- the path to a leaf ---- */
 
-static int fail_damaged(const struct remo_tree *tree) {
+int remo__tree_fail_damaged(const struct remo_tree *tree) {
     return remo__fail(-EPROTO, "tree %s is damaged at this node; start the job again",
                       remo_channel_name(tree->channel));
 }
@@ -42,13 +42,13 @@ static int load(const struct remo_tree *tree, uint32_t object, void *image) {
     const struct tree_changed *changed = remo__tree_overlay_find(tree->own, object);
     int rc = 0;
     if (object >= tree->node_count)
-        return fail_damaged(tree);
+        return remo__tree_fail_damaged(tree);
     if (changed) /* a change of a damaged node may have changed the header, too */
         memcpy(image, changed->image, tree->node_bytes);
     else
         rc = remo_versioned_read(tree->nodes, tree->node->rank, object, image, NULL);
     return rc == 0 && !remo__tree_node_is_valid(image, tree->node_bytes, header_of(image).level)
-               ? fail_damaged(tree)
+               ? remo__tree_fail_damaged(tree)
                : rc;
 }
 
@@ -87,8 +87,7 @@ static void keep(const struct remo_tree *tree, uint32_t object, const void *imag
         memcpy(*kept, image, tree->node_bytes);
 }
 
-/* Load the nodes from the root to the leaf of a key. */
-static int descend(struct remo_tree *tree, struct tree_bytes key) {
+int remo__tree_descend(struct remo_tree *tree, struct tree_bytes key) {
     struct tree_owner *own = tree->own;
     uint32_t object = TREE_ROOT;
     own->dropped_count = 0;
@@ -110,7 +109,7 @@ static int descend(struct remo_tree *tree, struct tree_bytes key) {
             || object == TREE_ROOT || object >= tree->node_count)
             break;
     }
-    return fail_damaged(tree);
+    return remo__tree_fail_damaged(tree);
 }
 
 /* ---- commit ---- */
@@ -183,7 +182,7 @@ static int insert_in_leaf(const struct remo_tree *tree, struct tree_step *step,
         return 0;
     }
     if (!remo__tree_node_is_whole(step->image, tree->node_bytes))
-        return fail_damaged(tree);
+        return remo__tree_fail_damaged(tree);
     if (remo__tree_node_free(step->image, tree->node_bytes)
         < remo__tree_entry_bytes(entry->key.bytes, entry->value.bytes))
         return 1;
@@ -199,7 +198,7 @@ static int insert_in_inner(const struct remo_tree *tree, struct tree_step *step,
     memcpy(&child, entry->value.data, sizeof child);
     own_copy(tree, step);
     if (!remo__tree_node_is_whole(step->image, tree->node_bytes))
-        return fail_damaged(tree);
+        return remo__tree_fail_damaged(tree);
     if (!remo__tree_node_insert_child(step->image, tree->node_bytes, step->child + 1, entry->key, child,
                                       tree->own->scratch))
         return 1;
@@ -258,45 +257,74 @@ static bool insert_in_half(const struct remo_tree *tree, void *half, const struc
 static int split(struct remo_tree *tree, struct tree_step *step, const struct tree_entry *entry) {
     uint32_t bytes = tree->node_bytes, level = header_of(step->image).level;
     if (header_of(step->image).count < 2)
-        return fail_damaged(tree);
+        return remo__tree_fail_damaged(tree);
     step->right = take_index(tree->own);
     if (step->right == 0)
         return -ENOSPC;
     remo__tree_node_split(step->image, step->right_image, bytes, entry->key, tree->own->scratch);
     if (!remo__tree_node_is_valid(step->image, bytes, level)
         || !remo__tree_node_is_valid(step->right_image, bytes, level))
-        return fail_damaged(tree);
+        return remo__tree_fail_damaged(tree);
     step->is_whole = true;
     bool is_right = remo__tree_compare(entry->key, remo__tree_node_low(step->right_image, bytes)) >= 0;
     void *half = is_right ? step->right_image : step->image;
     return insert_in_half(tree, half, entry) ? 0 : -ENOSPC;
 }
 
-/* Insert an entry into the leaf, and the new nodes of splits into the nodes above. */
-static int insert(struct remo_tree *tree, struct tree_bytes key, struct tree_bytes value) {
-    struct tree_owner *own = tree->own;
-    struct tree_entry entry = {key, value};
-    uint32_t at = own->depth - 1, new_child;
-    for (;;) {
-        struct tree_step *step = &own->steps[at];
-        int rc = insert_in_place(tree, step, &entry);
+/* Make room for an entry in the path: grow if step *at is the root, and split the node. */
+static int make_room(struct remo_tree *tree, uint32_t *at, const struct tree_entry *entry) {
+    int rc = *at == 0 ? grow(tree) : 0;
+    if (rc != 0)
+        return rc;
+    *at = *at == 0 ? 1 : *at;
+    return split(tree, &tree->own->steps[*at], entry);
+}
+
+/* Insert the new right node of step `at` into the node above, and those of further splits. */
+static int insert_right(struct remo_tree *tree, uint32_t at) {
+    struct tree_step *steps = tree->own->steps;
+    int rc = 0;
+    while (rc == 0) {
+        const struct tree_step *step = &steps[at--];
+        uint32_t new_child = step->right;
+        struct tree_entry entry = {remo__tree_node_low(step->right_image, tree->node_bytes),
+                                   {&new_child, sizeof new_child}};
+        rc = insert_in_place(tree, &steps[at], &entry);
         if (rc <= 0)
             return rc;
-        if (at == 0) {
-            rc = grow(tree);
-            if (rc != 0)
-                return rc;
-            at = 1;
-            step = &own->steps[at];
-        }
-        rc = split(tree, step, &entry);
-        if (rc != 0)
-            return rc;
-        new_child = step->right;
-        entry = (struct tree_entry){remo__tree_node_low(step->right_image, tree->node_bytes),
-                                    {&new_child, sizeof new_child}};
-        at--;
+        rc = make_room(tree, &at, &entry);
     }
+    return rc;
+}
+
+/* Insert an entry into the leaf, and the new nodes of splits into the nodes above. */
+static int insert(struct remo_tree *tree, struct tree_bytes key, struct tree_bytes value) {
+    struct tree_entry entry = {key, value};
+    uint32_t at = tree->own->depth - 1;
+    int rc = insert_in_place(tree, &tree->own->steps[at], &entry);
+    if (rc <= 0)
+        return rc;
+    rc = make_room(tree, &at, &entry);
+    return rc == 0 ? insert_right(tree, at) : rc;
+}
+
+int remo__tree_insert_leaf(struct remo_tree *tree) {
+    struct tree_owner *own = tree->own;
+    int rc = own->depth == 1 ? grow(tree) : 0;
+    if (rc != 0)
+        return rc;
+    struct tree_step *leaf = &own->steps[own->depth - 1];
+    void *image = leaf->right_image;
+    leaf->right = take_index(own);
+    if (leaf->right == 0)
+        return -ENOSPC;
+    leaf->right_image = own->sibling;
+    own->sibling = image;
+    leaf->is_whole = true;
+    if (!remo__tree_node_set_high(leaf->image, tree->node_bytes,
+                                  remo__tree_node_low(leaf->right_image, tree->node_bytes)))
+        return 1;
+    return insert_right(tree, own->depth - 1);
 }
 
 /* ---- remove ---- */
@@ -336,7 +364,7 @@ static int merge_with(struct remo_tree *tree, uint32_t at, bool is_before) {
     if (!remo__tree_node_is_whole(own->sibling, tree->node_bytes)
         || !remo__tree_node_is_whole(step->image, tree->node_bytes)
         || !remo__tree_node_is_whole(parent->image, tree->node_bytes))
-        return fail_damaged(tree);
+        return remo__tree_fail_damaged(tree);
     void *left = is_before ? own->sibling : step->image;
     const void *right = is_before ? step->image : own->sibling;
     if (!remo__tree_node_merge(left, right, tree->node_bytes, own->scratch))
@@ -398,7 +426,7 @@ static int replace(struct remo_tree *tree, struct tree_step *leaf, const struct 
         return 0;
     remo__tree_node_remove(leaf->image, tree->node_bytes, place, &ranges);
     if (!remo__tree_node_is_whole(leaf->image, tree->node_bytes))
-        return fail_damaged(tree);
+        return remo__tree_fail_damaged(tree);
     remo__tree_node_pack(leaf->image, tree->node_bytes, tree->own->scratch);
     leaf->is_whole = true;
     return insert(tree, write->key, write->value);
@@ -416,7 +444,7 @@ static int change_leaf(struct remo_tree *tree, const struct tree_write *write) {
     struct tree_step *leaf = &tree->own->steps[tree->own->depth - 1];
     struct tree_place place;
     if (!remo__tree_node_find(leaf->image, tree->node_bytes, write->key, &place))
-        return fail_damaged(tree);
+        return remo__tree_fail_damaged(tree);
     bool is_found = place.offset != 0;
     if (is_found && op == TREE_INSERT)
         return -EEXIST;
@@ -436,7 +464,7 @@ static int change_leaf(struct remo_tree *tree, const struct tree_write *write) {
 
 /* Make a change in private memory. After an error the caller abandons it. */
 static int prepare(struct remo_tree *tree, const struct tree_write *write) {
-    int rc = descend(tree, write->key);
+    int rc = remo__tree_descend(tree, write->key);
     if (rc == 0)
         rc = change_leaf(tree, write);
     if (rc == 0)
@@ -474,29 +502,35 @@ static void abandon_overlay(struct tree_owner *own) {
             put_index(own, own->overlay.nodes[i].object);
 }
 
-/* Make a change in the overlay. */
-static int change_in_overlay(struct remo_tree *tree, const struct tree_write *write) {
-    int rc = prepare(tree, write);
-    if (rc == 0)
-        rc = remo__tree_overlay_take(tree);
-    return rc == 0 ? 0 : abandon(tree->own, rc);
-}
-
-static int change_all(struct remo_tree *tree, const struct tree_write *writes, uint32_t count,
-                      uint32_t *ret_failed) {
+int remo__tree_end_overlay(struct remo_tree *tree, int rc) {
     struct tree_owner *own = tree->own;
-    int rc = 0;
-    for (uint32_t i = 0; i < count && rc == 0; i++) {
-        rc = change_in_overlay(tree, &writes[i]);
-        if (rc != 0)
-            *ret_failed = i;
-    }
     if (rc == 0)
         rc = commit_overlay(tree);
     if (rc != 0)
         abandon_overlay(own);
     own->overlay.count = 0;
     return rc;
+}
+
+int remo__tree_to_overlay(struct remo_tree *tree, int rc) {
+    if (rc == 0)
+        rc = remo__tree_overlay_take(tree);
+    return rc == 0 ? 0 : abandon(tree->own, rc);
+}
+
+int remo__tree_change_in_overlay(struct remo_tree *tree, const struct tree_write *write) {
+    return remo__tree_to_overlay(tree, prepare(tree, write));
+}
+
+static int change_all(struct remo_tree *tree, const struct tree_write *writes, uint32_t count,
+                      uint32_t *ret_failed) {
+    int rc = 0;
+    for (uint32_t i = 0; i < count && rc == 0; i++) {
+        rc = remo__tree_change_in_overlay(tree, &writes[i]);
+        if (rc != 0)
+            *ret_failed = i;
+    }
+    return remo__tree_end_overlay(tree, rc);
 }
 
 int remo__tree_change(struct remo_tree *tree, const struct tree_write *write) {
@@ -518,93 +552,6 @@ int remo__tree_apply(struct remo_tree *tree, const struct tree_write *writes, ui
         return rc;
     rc = remo__remaining_ns(own->frozen_until_ns) > 0 ? TREE_FROZEN
                                                       : change_all(tree, writes, count, ret_failed);
-    remo__mutex_unlock(tree->node, &own->mutex);
-    return rc;
-}
-
-/* ---- a range of keys ---- */
-
-static void set_next(struct tree_removed *removed, struct tree_bytes key) {
-    if (key.bytes > 0)
-        memmove(removed->next, key.data, key.bytes);
-    removed->next_bytes = key.bytes;
-}
-
-/* Return whether the keys from removed->next on are not in the range, or not of this owner. */
-static bool is_after(const struct remo_tree *tree, const struct tree_removal *removal,
-                     const struct tree_removed *removed) {
-    struct tree_bytes next = {removed->next, removed->next_bytes};
-    return (removal->has_to && remo__tree_compare(next, removal->to) >= 0)
-           || tree->owners[remo__tree_position(tree, next)] != tree->node->rank;
-}
-
-/* Set removed->next to the first key of the range from there on. If there is none, set removed->is_done. */
-static int find_next(struct remo_tree *tree, const struct tree_removal *removal,
-                     struct tree_removed *removed) {
-    uint32_t node_bytes = tree->node_bytes;
-    while (!is_after(tree, removal, removed)) {
-        struct tree_bytes next = {removed->next, removed->next_bytes}, high;
-        struct tree_entry entry;
-        struct tree_walk walk;
-        int rc = descend(tree, next);
-        if (rc != 0)
-            return rc;
-        const void *leaf = tree->own->steps[tree->own->depth - 1].image;
-        int found =
-            remo__tree_walk_begin(&walk, leaf, node_bytes, &next) ? remo__tree_walk_next(&walk, &entry) : -1;
-        if (found < 0)
-            return fail_damaged(tree);
-        if (found > 0) {
-            if (entry.key.bytes > tree->key_bytes_max || !remo__tree_node_covers(leaf, node_bytes, entry.key))
-                return fail_damaged(tree);
-            set_next(removed, entry.key);
-            removed->is_done = is_after(tree, removal, removed);
-            return 0;
-        }
-        if (!remo__tree_node_high(leaf, node_bytes, &high))
-            break;
-        if (high.bytes > tree->key_bytes_max || remo__tree_compare(high, next) <= 0)
-            return fail_damaged(tree);
-        set_next(removed, high);
-    }
-    removed->is_done = true;
-    return 0;
-}
-
-/* Remove up to `limit` keys in one commit. */
-static int remove_batch(struct remo_tree *tree, const struct tree_removal *removal, uint32_t limit,
-                        struct tree_removed *removed) {
-    struct tree_owner *own = tree->own;
-    int rc = 0;
-    *removed = (struct tree_removed){.count = 0};
-    set_next(removed, removal->from);
-    while (rc == 0 && removed->count < limit) {
-        rc = find_next(tree, removal, removed);
-        if (rc != 0 || removed->is_done)
-            break;
-        struct tree_write write = {.op = TREE_REMOVE, .key = {removed->next, removed->next_bytes}};
-        rc = change_in_overlay(tree, &write);
-        removed->next[removed->next_bytes++] = 0; /* the next possible key */
-        removed->count += rc == 0;
-    }
-    if (rc == 0)
-        rc = commit_overlay(tree);
-    /* Removals take no index that would become free. Each key was found, so -ENOENT shows damage. */
-    own->overlay.count = 0;
-    return rc == -ENOENT ? fail_damaged(tree) : rc;
-}
-
-int remo__tree_remove_some(struct remo_tree *tree, const struct tree_removal *removal,
-                           struct tree_removed *ret_removed) {
-    struct tree_owner *own = tree->own;
-    uint32_t limit = (uint32_t)remo__min(removal->limit, REMO_TREE_WRITES_MAX);
-    int rc = remo__mutex_lock(tree->node, &own->mutex, REMO_FOREVER); /* held for copies only */
-    if (rc != 0)
-        return rc;
-    rc = TREE_FROZEN;
-    if (remo__remaining_ns(own->frozen_until_ns) == 0)
-        while ((rc = remove_batch(tree, removal, limit, ret_removed)) == -EMSGSIZE && limit > 1)
-            limit /= 2; /* a commit has a limit of nodes */
     remo__mutex_unlock(tree->node, &own->mutex);
     return rc;
 }

@@ -1,11 +1,95 @@
-/* remove.c - removals of ranges, at the calling node: a call for some keys, until an owner has no more.
+/* remove.c - removals of ranges: the calling node calls an owner for some keys, until the owner has no more.
  * Invariant: the owner executes each call at one instant, and replies where the rest of the range begins.
  * Keys that are inserted before that place do not prolong the removal. docs/internals/tree.md has more. */
 #include <string.h>
 
 #include "systems/tree/tree.h"
 
-#define LOCAL_PAUSE_NS (5 * REMO__NS_PER_US)
+/* ---- at the owner ---- */
+
+static void set_next(struct tree_removed *removed, struct tree_bytes key) {
+    if (key.bytes > 0)
+        memmove(removed->next, key.data, key.bytes);
+    removed->next_bytes = key.bytes;
+}
+
+/* Return whether the keys from removed->next on are not in the range, or not of this owner. */
+static bool is_after(const struct remo_tree *tree, const struct tree_removal *removal,
+                     const struct tree_removed *removed) {
+    struct tree_bytes next = {removed->next, removed->next_bytes};
+    return (removal->has_to && remo__tree_compare(next, removal->to) >= 0)
+           || tree->owners[remo__tree_position(tree, next)] != tree->node->rank;
+}
+
+/* Set removed->next to the first key of the range from there on. If there is none, set removed->is_done. */
+static int find_next(struct remo_tree *tree, const struct tree_removal *removal,
+                     struct tree_removed *removed) {
+    uint32_t node_bytes = tree->node_bytes;
+    while (!is_after(tree, removal, removed)) {
+        struct tree_bytes next = {removed->next, removed->next_bytes}, high;
+        struct tree_entry entry;
+        struct tree_walk walk;
+        int rc = remo__tree_descend(tree, next);
+        if (rc != 0)
+            return rc;
+        const void *leaf = tree->own->steps[tree->own->depth - 1].image;
+        int found =
+            remo__tree_walk_begin(&walk, leaf, node_bytes, &next) ? remo__tree_walk_next(&walk, &entry) : -1;
+        if (found < 0)
+            return remo__tree_fail_damaged(tree);
+        if (found > 0) {
+            if (entry.key.bytes > tree->key_bytes_max || !remo__tree_node_covers(leaf, node_bytes, entry.key))
+                return remo__tree_fail_damaged(tree);
+            set_next(removed, entry.key);
+            removed->is_done = is_after(tree, removal, removed);
+            return 0;
+        }
+        if (!remo__tree_node_high(leaf, node_bytes, &high))
+            break;
+        if (high.bytes > tree->key_bytes_max || remo__tree_compare(high, next) <= 0)
+            return remo__tree_fail_damaged(tree);
+        set_next(removed, high);
+    }
+    removed->is_done = true;
+    return 0;
+}
+
+/* Remove up to `limit` keys in one commit. */
+static int remove_batch(struct remo_tree *tree, const struct tree_removal *removal, uint32_t limit,
+                        struct tree_removed *removed) {
+    int rc = 0;
+    *removed = (struct tree_removed){.count = 0};
+    set_next(removed, removal->from);
+    while (rc == 0 && removed->count < limit) {
+        rc = find_next(tree, removal, removed);
+        if (rc != 0 || removed->is_done)
+            break;
+        struct tree_write write = {.op = TREE_REMOVE, .key = {removed->next, removed->next_bytes}};
+        rc = remo__tree_change_in_overlay(tree, &write);
+        removed->next[removed->next_bytes++] = 0; /* the next possible key */
+        removed->count += rc == 0;
+    }
+    rc = remo__tree_end_overlay(tree, rc);
+    /* Each key was found, so -ENOENT shows damage. */
+    return rc == -ENOENT ? remo__tree_fail_damaged(tree) : rc;
+}
+
+int remo__tree_remove_some(struct remo_tree *tree, const struct tree_removal *removal,
+                           struct tree_removed *ret_removed) {
+    struct tree_owner *own = tree->own;
+    uint32_t limit = (uint32_t)remo__min(removal->limit, REMO_TREE_WRITES_MAX);
+    int rc = remo__mutex_lock(tree->node, &own->mutex, REMO_FOREVER); /* held for copies only */
+    if (rc != 0)
+        return rc;
+    rc = TREE_FROZEN;
+    if (remo__remaining_ns(own->frozen_until_ns) == 0)
+        while ((rc = remove_batch(tree, removal, limit, ret_removed)) == -EMSGSIZE && limit > 1)
+            limit /= 2; /* a commit has a limit of nodes */
+    remo__mutex_unlock(tree->node, &own->mutex);
+    return rc;
+}
+
+/* ---- at the calling node ---- */
 
 struct removing {
     uint32_t owner;
@@ -81,8 +165,8 @@ static int remove_of_owner(struct remo_tree *tree, uint32_t owner, const struct 
         if (rc != 0)
             return rc;
         *count += removing.removed.count;
-        if (owner == tree->node->rank) /* let other threads and tasks have the mutex */
-            remo__pause(tree->node, remo__deadline(LOCAL_PAUSE_NS));
+        if (owner == tree->node->rank)
+            remo__tree_let_others(tree);
         memcpy(from, removing.removed.next, removing.removed.next_bytes);
         next = (struct tree_bytes){from, removing.removed.next_bytes};
     } while (!removing.removed.is_done && *count < end);

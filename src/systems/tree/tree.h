@@ -5,10 +5,11 @@
  *   cache.c     inner nodes that a thread has read
  *   read.c      gets
  *   range.c     limits of ranges of keys
- *   remove.c    removals of ranges, at the calling node
+ *   remove.c    removals of ranges, at the calling node and at the owner
  *   scan.c      scans
  *   cut.c       versions of several owners at one instant
  *   owner.c     changes, at the owner: descend, split, merge, commit
+ *   load.c      the load of sorted entries, at the owner
  *   overlay.c   the nodes that several writes of one commit have changed, at the owner
  *   serve.c     handlers of calls, at the owner; freezes; statistics
  *   node.h      one node of the tree, in private memory
@@ -32,11 +33,13 @@
 #define TREE_DEPTH_MAX 4u /* levels */
 #define TREE_CACHE_SLOTS 2u
 #define TREE_OVERLAY_MAX 16u
+#define TREE_LOAD_LEAVES 2u
 #define TREE_WINDOW 3u /* nodes in a buffer: the leaves of gets; a scan visits one leaf less in one call */
 #else
 #define TREE_DEPTH_MAX 16u
 #define TREE_CACHE_SLOTS 1024u
 #define TREE_OVERLAY_MAX 256u /* nodes that the writes of one apply change */
+#define TREE_LOAD_LEAVES 16u  /* that a load collects, and commits at one instant */
 #define TREE_WINDOW 16u
 #endif
 
@@ -188,6 +191,27 @@ int remo__tree_change(struct remo_tree *tree, const struct tree_write *write);
 int remo__tree_apply(struct remo_tree *tree, const struct tree_write *writes, uint32_t count,
                      uint32_t *ret_failed);
 
+/* The parts of changes, for load.c and remove.c. The caller holds the mutex. */
+
+/* Load the nodes from the root to the leaf of a key. */
+int remo__tree_descend(struct remo_tree *tree, struct tree_bytes key);
+/* Insert own->sibling, a leaf with entries, behind the leaf of the path. Its low fence becomes the high fence
+ * of that leaf. Returns 1 if that leaf has no room for the fence, or -ENOSPC; then the change must be
+ * abandoned. */
+int remo__tree_insert_leaf(struct remo_tree *tree);
+/* Make a change in the overlay. Errors: those of remo__tree_change, and of remo__tree_overlay_take. */
+int remo__tree_change_in_overlay(struct remo_tree *tree, const struct tree_write *write);
+/* Move the nodes that a change has prepared to the overlay. If `rc` is an error, or there is no room, abandon
+ * the change. Returns `rc`, or an error of remo__tree_overlay_take. */
+int remo__tree_to_overlay(struct remo_tree *tree, int rc);
+/* Commit the nodes of the overlay, or discard them if `rc` is an error. Returns `rc`, or an error of the
+ * commit. */
+int remo__tree_end_overlay(struct remo_tree *tree, int rc);
+/* Return -EPROTO with a sentence. */
+int remo__tree_fail_damaged(const struct remo_tree *tree);
+
+/* ---- remove.c ---- */
+
 /* Remove the first keys of a range that this node owns, REMO_TREE_WRITES_MAX at most, in one commit.
  * Otherwise as remo__tree_change. Errors: -EPROTO, -ENOMEM, and those of remo_versioned_commit and
  * remo_versioned_read. */
@@ -210,6 +234,8 @@ void remo__tree_overlay_close(struct tree_owner *own);
 /* Call `attempt` until it does not return TREE_FROZEN. Errors: -EBUSY, and those of `attempt`. */
 int remo__tree_until_thawed(struct remo_tree *tree, uint32_t owner,
                             int (*attempt)(struct remo_tree *, void *ctx), void *ctx);
+/* Between parts of a long change at this node: let other threads and tasks have the mutex. */
+void remo__tree_let_others(const struct remo_tree *tree);
 /* Set the sentence of an error of a change, and return it. */
 int remo__tree_fail_change(const struct remo_tree *tree, int rc, uint32_t owner);
 

@@ -1,0 +1,38 @@
+/* tree.h - the state of the tree's cases, and what their files share.
+ *
+ *   tree.c       the calls with their checks, and cases of all calls but loads
+ *   tree_load.c  a load beside reads and changes */
+#pragma once
+
+#include <remo/tree.h>
+
+#include "sim/case.h"
+#include "sim/oracle.h"
+
+/* Steps of sim_tree_run: a step of a transaction with one key, or one of the next four. */
+#define STEP(step, key, value) ((uint64_t)(step) << 12 | (uint64_t)(key) << 8 | (uint64_t)(value))
+#define SCAN UINT64_C(0)
+#define SCAN_MIDDLE UINT64_C(1) /* keys 1 and 2 */
+#define READ_FIXED UINT64_C(2)  /* get all fixed keys, which the history does not contain */
+#define GET_MANY UINT64_C(3)    /* all four keys by one call; for the checker, four calls */
+#define BY_SNAPSHOT 1           /* of a read */
+#define BY_RANGE 1              /* of a delete */
+#define OWNER 0u
+#define VALUE_BYTES_MAX 28u
+
+struct tree_state {
+    struct remo_tree *trees[SIM_NODES_MAX];
+    size_t value_bytes;
+    const char *fixed;             /* keys that do not change */
+    bool by_snapshot;              /* of scans of node 2 */
+    uint32_t scans[SIM_NODES_MAX]; /* each second one is descending */
+};
+
+/* Open the tree, which is empty; close it. */
+void sim_tree_open(struct tree_state *s, struct remo_node *node, uint32_t rank,
+                   const struct remo_tree_options *options);
+void sim_tree_close(void *state, uint32_t rank);
+/* Execute, check and record calls. */
+void sim_tree_run(struct tree_state *s, uint32_t rank, const uint64_t *steps, uint32_t count);
+/* For the end of a case: make calls that must succeed. */
+void sim_tree_after(void *state, uint32_t rank);
