@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <new>
 #include <poll.h>
@@ -358,6 +359,79 @@ void test_tree_scan(remo::node &node) {
     all.wait(patience);
 }
 
+/* Keys from first to end - 1, as text of four digits, made by the iteration. */
+struct numbers {
+    struct iterator {
+        int at;
+        std::pair<std::string, std::string> operator*() const {
+            if (at == 7777)
+                throw std::runtime_error("no number 7777");
+            std::string text = std::to_string(10000 + at).substr(1);
+            return {text, std::string(static_cast<std::size_t>(at % 50), 'v')};
+        }
+        iterator &operator++() {
+            ++at;
+            return *this;
+        }
+        bool operator!=(const iterator &other) const {
+            return at != other.at;
+        }
+    };
+    int first, last;
+    iterator begin() const {
+        return {first};
+    }
+    iterator end() const {
+        return {last};
+    }
+};
+
+/* Loads, gets of several keys, and several writes at one instant. */
+void test_tree_batches(remo::node &node) {
+    remo::barrier all(node, "all");
+    remo_tree_options options{};
+    remo_nodeset_add(&options.owners, 0);
+    options.node_bytes = 32768;
+    options.value_bytes_max = 3000;
+    remo::tree map(node, "map", options);
+    map.channel().wait(patience);
+    std::error_code code;
+    if (node.rank() == 0) {
+        const std::map<std::string, std::string> first{{"0", ""}, {"00", std::string(2000, 'v')}};
+        CHECK(map.load(first, 100) == 2 && map.load(numbers{1, 3000}) == 2999);
+        CHECK(map.load(std::vector<std::pair<const char *, std::string_view>>{}) == 0);
+        try {
+            map.load(numbers{7000, 8000});
+            CHECK(false);
+        } catch (const std::runtime_error &thrown) {
+            CHECK(thrown.what() == std::string("no number 7777"));
+        }
+        CHECK(map.load(first, 49, code) == 0 && code == remo::errc::invalid_argument);
+        CHECK_THROWS(map.load(numbers{2999, 4000}), remo::errc::exists);
+    } else {
+        CHECK(map.load(numbers{0, 1}, 0, code) == 0 && code == remo::errc::not_permitted);
+    }
+    all.wait(patience);
+    CHECK(map.count() == 2 + 2999 + 777);
+    auto values = map.get_many(std::vector<std::string>{"absent", "7776", "00", "0000", "0020"});
+    CHECK(values.size() == 5 && !values[0] && values[1] == std::string(26, 'v')
+          && values[2] == std::string(2000, 'v') && !values[3] && values[4] == std::string(20, 'v'));
+    CHECK(map.get_many(std::vector<std::string>{}, code).empty() && !code);
+    CHECK(map.get_many(std::vector<std::string>{std::string(65, 'k')}, code).empty()
+          && code == remo::errc::invalid_argument);
+    all.wait(patience);
+    std::string mine = "x" + std::to_string(node.rank());
+    CHECK(!map.apply({{REMO_TREE_INSERT, mine, "1"}, {REMO_TREE_UPDATE, mine, "2"}}));
+    CHECK(map.apply({{REMO_TREE_UPDATE, mine, "3"}, {REMO_TREE_INSERT, mine, "4"}}) == 1u);
+    CHECK(map.apply({{REMO_TREE_REMOVE, "absent"}}) == 0u);
+    CHECK(map.apply({{REMO_TREE_COMPARE_PUT, mine, "5", "3"}}) == 0u && map.get(mine) == "2");
+    CHECK(!map.apply({{REMO_TREE_COMPARE_PUT, mine, "5", "2"}}, code) && !code && map.get(mine) == "5");
+    CHECK(!map.apply({}, code) && code == remo::errc::invalid_argument);
+    CHECK_THROWS(map.apply({{REMO_TREE_UPSERT, std::string(65, 'k')}}), remo::errc::invalid_argument);
+    CHECK(!map.apply({{REMO_TREE_REMOVE, mine}, {REMO_TREE_UPSERT, mine, "6"}}) && map.get(mine) == "6");
+    all.wait(patience);
+}
+
 void test_collective(remo::node &node) {
     std::uint32_t rank = node.rank(), size = node.size();
     remo::barrier all(node, "all");
@@ -558,6 +632,7 @@ const area areas[] = {
     {"kv_entries", test_kv_entries},
     {"tree", test_tree},
     {"tree_scan", test_tree_scan},
+    {"tree_batches", test_tree_batches},
     {"collective", test_collective},
     {"event", test_event},
     {"channel", test_channel},

@@ -407,6 +407,45 @@ def test_tree_range(node):
     barrier.wait(PATIENCE)
 
 
+def test_tree_batches(node):
+    """Loads, gets of several keys, and several writes at one instant."""
+    barrier = remo.Barrier(node, 'all')
+    tree = remo.Tree(node, 'tree', owners=[0], node_bytes=32768, value_bytes_max=3000)
+    node.wait_connected(PATIENCE)
+    if node.rank == 0:
+        assert tree.load({'0': '', b'00': 'v' * 2000}, fill_percent=100) == 2 and tree.load([]) == 0
+        assert tree.load((f'{i:04}', bytes(i % 50)) for i in range(1, 3000)) == 2999
+        expect(remo.Error, lambda: tree.load([('4', ''), ('3', '')]), 'EINVAL', "'3'")
+        assert tree['4'] == b'' and '3' not in tree
+        expect(remo.Error, lambda: tree.load([('3', '3'), ('4', '')]), 'EEXIST', "'4'")
+        assert tree['3'] == b'3'
+        try:
+            tree.load((f'5{i}', bytes(6 // (3 - i))) for i in range(9))
+        except ZeroDivisionError:
+            assert list(tree['5':].items()) == [(b'50', bytes(2)), (b'51', bytes(3)), (b'52', bytes(6))]
+        else:
+            raise AssertionError('a load ignores an exception')
+        expect(ValueError, lambda: tree.load([], fill_percent=49), 'fill_percent')
+    else:
+        expect(remo.Error, lambda: tree.load([]), 'EPERM')
+    barrier.wait(PATIENCE)
+    assert len(tree) == 2 + 2999 + 2 + 3
+    assert tree.get_many(['absent', '00', b'2999']) == [None, b'v' * 2000, bytes(49)]
+    assert tree.get_many(iter(['1', '0']), 7) == [7, b''] and tree.get_many([]) == []
+    expect(remo.Error, lambda: tree.get_many(['k' * 65]), 'EINVAL')
+    barrier.wait(PATIENCE)
+    mine = f'x{node.rank}'
+    assert tree.apply(('insert', mine, '1'), ('replace', mine, '2')) is None
+    assert tree.apply(('replace', mine, '3'), ('insert', mine, '4')) == 1 and tree[mine] == b'2'
+    assert tree.apply(('delete', 'absent')) == 0 == tree.apply(('compare_put', mine, '3', '5'))
+    assert tree.apply(('compare_put', mine, '2', '5')) is None and tree[mine] == b'5'
+    assert tree.apply(('delete', mine), ('put', mine, '6')) is None and tree[mine] == b'6'
+    expect(ValueError, lambda: tree.apply(), 'count')
+    expect(ValueError, lambda: tree.apply(('put', mine)), 'arguments')
+    expect(ValueError, lambda: tree.apply(('clear',)), 'compare_put')
+    barrier.wait(PATIENCE)
+
+
 def test_ack(node):
     """Reads and writes in flight together; waiting for any of them; a cancelled read does not write."""
     barrier, region = remo.Barrier(node, 'all'), remo.Region(node, 'region', 1 << 20)

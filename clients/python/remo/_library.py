@@ -153,6 +153,17 @@ class TreeEntry(ctypes.Structure):
     _fields_ = [('key', TreeKey), ('value', TreeKey)]
 
 
+class TreeItem(ctypes.Structure):
+    _c_name_ = 'remo_tree_item'
+    _fields_ = [('key', TreeKey), ('value', c_void_p), ('value_cap', c_size_t), ('value_bytes', c_size_t),
+                ('status', c_int)]
+
+
+class TreeWrite(ctypes.Structure):
+    _c_name_ = 'remo_tree_write'
+    _fields_ = [('kind', c_int), ('key', TreeKey), ('value', TreeKey), ('expected', TreeKey)]
+
+
 class TreeOwnerStats(ctypes.Structure):
     _c_name_ = 'remo_tree_owner_stats'
     _fields_ = [('nodes', c_uint32), ('nodes_max', c_uint32), ('levels', c_uint32), ('version', c_uint64)]
@@ -161,11 +172,12 @@ class TreeOwnerStats(ctypes.Structure):
 STRUCTURES = (Nodeset, Address, Stats, Config, RegionOptions, AtomicVarOptions, LockOptions, BarrierOptions,
               QueueOptions, RingBufferOptions, KVOptions, OwnedVarOptions, SSTOptions, CollectiveOptions,
               HeapOptions, HeapSizes, Ack, KVCursor, TreeKey, TreeOptions, TreeRange, TreeResult, TreeEntry,
-              TreeOwnerStats)
+              TreeItem, TreeWrite, TreeOwnerStats)
 
-# The callbacks of struct remo_config and of remo_sst_wait.
+# The callbacks of struct remo_config, of remo_sst_wait and of remo_tree_load.
 ON_PEER = ctypes.CFUNCTYPE(None, c_void_p, c_uint32, c_int)
 SST_READY = ctypes.CFUNCTYPE(c_int, c_void_p, c_void_p)
+TREE_NEXT = ctypes.CFUNCTYPE(c_int, c_void_p, POINTER(TreeEntry))
 
 _out = POINTER(c_void_p)
 _ack = POINTER(Ack)  # None: the call blocks until the operation is complete
@@ -278,11 +290,14 @@ FUNCTIONS = {
     **_object('tree', POINTER(TreeOptions)),
     'remo_tree_get': (c_int, c_void_p, c_void_p, c_size_t, c_void_p, c_size_t, _size),
     'remo_tree_get_at': (c_int, c_void_p, _word, c_void_p, c_size_t, c_void_p, c_size_t, _size),
+    'remo_tree_get_many': (c_int, c_void_p, POINTER(TreeItem), c_uint32),
     'remo_tree_insert': (c_int, c_void_p, c_void_p, c_size_t, c_void_p, c_size_t),
     'remo_tree_update': (c_int, c_void_p, c_void_p, c_size_t, c_void_p, c_size_t),
     'remo_tree_upsert': (c_int, c_void_p, c_void_p, c_size_t, c_void_p, c_size_t),
     'remo_tree_remove': (c_int, c_void_p, c_void_p, c_size_t),
     'remo_tree_compare_put': (c_int, c_void_p, c_void_p, c_size_t, c_void_p, c_size_t, c_void_p, c_size_t),
+    'remo_tree_apply': (c_int, c_void_p, POINTER(TreeWrite), c_uint32, POINTER(c_uint32)),
+    'remo_tree_load': (c_int, c_void_p, TREE_NEXT, c_void_p, c_uint32, _word),
     'remo_tree_remove_range': (c_int, c_void_p, POINTER(TreeRange), _word),
     'remo_tree_scan': (c_int, c_void_p, POINTER(TreeRange), c_void_p, c_size_t, POINTER(TreeResult)),
     'remo_tree_count': (c_int, c_void_p, POINTER(TreeRange), _word),

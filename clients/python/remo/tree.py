@@ -3,17 +3,21 @@ from __future__ import annotations
 
 import ctypes
 import errno
-from collections.abc import ItemsView, Iterator, KeysView, Sequence, ValuesView
-from typing import Any, Optional
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
+from typing import Any, Optional, Union
 
 from . import _library
-from ._library import TreeEntry, TreeKey, TreeOptions, TreeOwnerStats, TreeResult, library
+from ._library import (TREE_NEXT, TreeEntry, TreeItem, TreeKey, TreeOptions, TreeOwnerStats, TreeResult,
+                       TreeWrite, library)
 from .errors import Error, check, error
-from .mapping import Map
+from .mapping import VALUE_BUFFER_BYTES, Map
 from .node import Bytes, Node, Nodeset, Ranks, source
 
 # The flags of remo/tree.h.
 _DESCENDING, _KEYS_ONLY, _FROM_EXCLUDED, _TO_INCLUDED = 1, 2, 4, 8
+
+# The kinds of writes of remo/tree.h, by the names of the methods.
+_KINDS = {'insert': 0, 'replace': 1, 'put': 2, 'delete': 3, 'compare_put': 4}
 
 # The size of a page; an entry has 4 KiB at most.
 _PAGE_BYTES = 65536
@@ -84,6 +88,72 @@ class Tree(Map):
     def get_at(self, snapshot: Snapshot, key: Bytes, default: Any = None) -> Any:
         """Return the value of a key as of a snapshot, or `default`."""
         return self._get('get_at', key, default, self._words(snapshot))
+
+    def get_many(self, keys: Iterable[Bytes], default: Any = None) -> list[Any]:
+        """Return the values of several keys, `default` for an absent key. Each key is read as of an instant
+        of its own; the leaves of several keys are read at the same time."""
+        kept = [_key_of(key) for key in keys]
+        if not kept:
+            return []
+        room = ctypes.create_string_buffer(len(kept) * VALUE_BUFFER_BYTES)
+        first = ctypes.addressof(room)
+        items = (TreeItem * len(kept))(*[
+            TreeItem(key=key, value=first + i * VALUE_BUFFER_BYTES, value_cap=VALUE_BUFFER_BYTES)
+            for i, (key, _) in enumerate(kept)])
+        check(self._call('get_many', items, len(items)))
+        values = []
+        for item in items:
+            if item.status == 0:
+                values.append(ctypes.string_at(item.value, item.value_bytes))
+            elif item.status == -errno.EMSGSIZE:
+                values.append(self.get(ctypes.string_at(item.key.data, item.key.bytes), default))
+            else:
+                values.append(default)
+        return values
+
+    def apply(self, *writes: Sequence[Any]) -> Optional[int]:
+        """Make all writes at one instant, or none. All keys have the same owner. A write is a tuple of the
+        name of a method and its arguments: ('insert', key, value), ('replace', key, value), ('put', key,
+        value), ('delete', key) or ('compare_put', key, expected, value). Return None, or the index of the
+        first write that found its key present, absent, or with another value than expected: then nothing has
+        changed."""
+        kept = [_write_of(write) for write in writes]
+        all_writes = (TreeWrite * max(len(kept), 1))(*[write for write, _ in kept])
+        failed = ctypes.c_uint32()
+        code = self._call('apply', all_writes, len(kept), failed)
+        if code in (-errno.EEXIST, -errno.ENOENT, -errno.ESTALE):
+            return failed.value
+        check(code)
+        return None
+
+    def load(self, entries: Union[Mapping, Iterable[tuple[Bytes, Bytes]]], *, fill_percent: int = 0) -> int:
+        """Load sorted data: pairs of a key and a value in ascending order of keys, which this node owns and
+        which are absent. Return their number. It is many times faster than inserts. Leaves are filled to
+        `fill_percent`, 50 to 100; 0: 90. Not atomic: after an exception, also of the iteration, the entries
+        before it are loaded."""
+        rest = iter(entries.items() if isinstance(entries, Mapping) else entries)
+        kept: list[Any] = []  # the buffers of the last entry
+        raised: list[BaseException] = []
+
+        def take(_ctx: Any, ret_entry: Any) -> int:
+            try:
+                key, value = next(rest)
+                pair = _key_of(key), _key_of(value)
+            except StopIteration:
+                return 0
+            except BaseException as exception:  # it must not leave through the frames of the C library
+                raised.append(exception)
+                return -errno.ECANCELED
+            kept[:] = pair
+            ret_entry[0].key, ret_entry[0].value = pair[0][0], pair[1][0]
+            return 1
+
+        count = ctypes.c_uint64()
+        code = self._call('load', TREE_NEXT(take), None, fill_percent, count)
+        if raised:
+            raise raised[0]
+        check(code)
+        return count.value
 
     @property
     def owners(self) -> int:
@@ -276,6 +346,23 @@ def _key_of(key: Optional[Bytes]) -> tuple[TreeKey, Any]:
     data = key.encode() if isinstance(key, str) else bytes(key)
     kept = ctypes.create_string_buffer(data, len(data) + 1)
     return TreeKey(ctypes.addressof(kept), len(data)), kept
+
+
+def _write_of(write: Sequence[Any]) -> tuple[TreeWrite, Any]:
+    """Return a write as a C structure, and the buffers of its bytes."""
+    name, *arguments = write
+    counts = {'delete': 1, 'compare_put': 3}
+    if name not in _KINDS or len(arguments) != counts.get(name, 2):
+        raise _invalid(f'cannot apply the write {name!r} with {len(arguments)} arguments; use one of '
+                       f'{", ".join(_KINDS)} with the arguments of the method of this name')
+    kept = [_key_of(argument) for argument in arguments]
+    parts = [part for part, _ in kept]
+    result = TreeWrite(kind=_KINDS[name], key=parts[0])
+    if len(parts) == 3:
+        result.expected = parts[1]
+    if len(parts) > 1:
+        result.value = parts[-1]
+    return result, kept
 
 
 def _range(start: TreeKey, stop: TreeKey, flags: int, limit: Optional[int], snapshot: Any) -> Any:

@@ -7,9 +7,13 @@
 
 #include <cerrno>
 #include <cstddef>
+#include <exception>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace remo {
@@ -28,6 +32,12 @@ struct tree_range {
     std::uint32_t flags = 0;                 /* REMO_TREE_... */
     std::uint64_t limit = 0;                 /* the maximum number of entries; 0: no limit */
     const tree_snapshot *snapshot = nullptr; /* nullptr: as of an instant of the call */
+};
+
+/* One write of tree::apply. `value` is not used by a remove, `expected` only by a compare_put. */
+struct tree_write {
+    remo_tree_kind kind = REMO_TREE_UPSERT;
+    const_bytes key{}, value{}, expected{};
 };
 
 /* The entries that a scan has copied to a buffer, to which the result refers. */
@@ -88,6 +98,57 @@ inline remo_tree_range tree_range_of(const tree_range &range) noexcept {
     result.snapshot = range.snapshot ? range.snapshot->data() : nullptr;
     return result;
 }
+/* The input of a load: pairs of a key and a value. An exception must not unwind the frames of the C library,
+ * so it is stored until the load ends. */
+template <class Entries> class tree_input {
+  public:
+    explicit tree_input(Entries &entries) : at_(std::begin(entries)), end_(std::end(entries)) {
+    }
+    static int next(void *context, remo_tree_entry *entry) noexcept {
+        auto *self = static_cast<tree_input *>(context);
+        try {
+            return self->step(*entry);
+        } catch (...) {
+            self->thrown_ = std::current_exception();
+            return -ECANCELED;
+        }
+    }
+    const std::exception_ptr &thrown() const noexcept {
+        return thrown_;
+    }
+
+  private:
+    using iterator = decltype(std::begin(std::declval<Entries &>()));
+    using sentinel = decltype(std::end(std::declval<Entries &>()));
+    using reference = decltype(*std::declval<iterator &>());
+    /* The iterator refers to an entry, or makes it. The entry stays until the next call. */
+    using holder =
+        std::conditional_t<std::is_lvalue_reference_v<reference>, std::remove_reference_t<reference> *,
+                           std::optional<std::decay_t<reference>>>;
+
+    int step(remo_tree_entry &entry) {
+        if (is_begun_)
+            ++at_;
+        is_begun_ = true;
+        if (!(at_ != end_))
+            return 0;
+        if constexpr (std::is_lvalue_reference_v<reference>)
+            held_ = std::addressof(*at_);
+        else
+            held_.emplace(*at_);
+        const auto &[key, value] = *held_;
+        entry.key = tree_key(const_bytes(key));
+        entry.value = tree_key(const_bytes(value));
+        return 1;
+    }
+
+    iterator at_;
+    sentinel end_;
+    holder held_{};
+    bool is_begun_ = false;
+    std::exception_ptr thrown_;
+};
+
 /* The C functions read one word of a snapshot for each owner. */
 inline bool check_snapshot(const remo_tree *tree, const tree_snapshot *snapshot, on_error errors) {
     if (!snapshot || snapshot->size() == remo_tree_owners(tree))
@@ -252,6 +313,67 @@ class tree : public detail::object<remo_tree, remo_tree_close, remo_tree_channel
     bool erase(const_bytes key, on_error errors = {}) {
         return unless(errors, -ENOENT,
                       [&](remo_tree *t) { return remo_tree_remove(t, key.data(), key.size()); });
+    }
+
+    /* Get several keys, each as of an instant of its own: for each of them its value, or std::nullopt if the
+     * key is absent. `keys` is a container of keys. After an error the result is empty. */
+    template <class Keys>
+    std::vector<std::optional<std::string>> get_many(const Keys &keys, on_error errors = {}) {
+        std::vector<remo_tree_item> items;
+        for (const auto &key : keys)
+            items.push_back({detail::tree_key(const_bytes(key)), nullptr, first_room, 0, 0});
+        std::vector<char> room(items.size() * first_room);
+        for (std::size_t i = 0; i < items.size(); i++)
+            items[i].value = room.data() + i * first_room;
+        std::vector<std::optional<std::string>> values;
+        remo_tree_item none{}; /* the C function accepts no null pointer */
+        if (!call(errors, [&](remo_tree *t) {
+                return remo_tree_get_many(t, items.empty() ? &none : items.data(),
+                                          static_cast<std::uint32_t>(items.size()));
+            }))
+            return values;
+        for (const remo_tree_item &item : items) {
+            values.emplace_back();
+            if (item.status == 0)
+                values.back().emplace(static_cast<const char *>(item.value), item.value_bytes);
+            else if (item.status == -EMSGSIZE)
+                values.back() = get({item.key.data, item.key.bytes}, errors);
+        }
+        return values;
+    }
+    /* Make all writes at one instant, or none (remo_tree_apply). Return the index of the write that found its
+     * key present, absent, or with another value than expected: then nothing has changed. std::nullopt: all
+     * writes were made. */
+    std::optional<std::size_t> apply(const std::vector<tree_write> &writes, on_error errors = {}) {
+        std::vector<remo_tree_write> all;
+        for (const tree_write &write : writes)
+            all.push_back({write.kind, detail::tree_key(write.key), detail::tree_key(write.value),
+                           detail::tree_key(write.expected)});
+        std::uint32_t failed = 0;
+        bool is_refused = false;
+        call(errors, [&](remo_tree *t) {
+            remo_tree_write none{}; /* the C function accepts no null pointer */
+            int rc = remo_tree_apply(t, all.empty() ? &none : all.data(),
+                                     static_cast<std::uint32_t>(all.size()), &failed);
+            is_refused = rc == -EEXIST || rc == -ENOENT || rc == -ESTALE;
+            return is_refused ? 0 : rc;
+        });
+        return is_refused ? std::optional<std::size_t>(failed) : std::nullopt;
+    }
+    /* Load sorted data at their owner (remo_tree_load): pairs of a key and a value, for example of a std::map
+     * or a std::vector. Return the number of entries that were loaded, also after an error. An exception of
+     * the iteration ends the load and reaches the caller; the entries before it are loaded. */
+    template <class Entries>
+    std::uint64_t load(Entries &&entries, std::uint32_t fill_percent = 0, on_error errors = {}) {
+        detail::tree_input<std::remove_reference_t<Entries>> input(entries);
+        std::uint64_t count = 0;
+        call(errors, [&](remo_tree *t) {
+            int rc = remo_tree_load(t, input.next, &input, fill_percent, &count);
+            return input.thrown() ? 0 : rc;
+        });
+        if (input.thrown())
+            std::rethrow_exception(input.thrown());
+        return count;
     }
 
     /* Copy the entries of a range to `buffer`, as of one instant. */
