@@ -1,26 +1,31 @@
-/* tree.c - gets, updates, and inserts with removals of a tree whose owners are all nodes. The keys of most
- * points are those of all owners; "local" points use the keys that the node owns. Invariant: each value
+/* tree.c - gets, updates, inserts with removals, and loads of a tree whose owners are all nodes. The keys of
+ * most points are those of all owners; "local" points use the keys that the node owns. A load inserts entries
+ * behind the population of the node, and removes them outside the measured time. Invariant: each value
  * belongs to its key, and after each point the tree has the keys of the population. */
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "bench/tree/map.h"
 
 static const char get[] = "get", update[] = "update", insert_remove[] = "insert, remove",
-                  get_local[] = "get local", update_local[] = "update local";
+                  get_local[] = "get local", update_local[] = "update local", load[] = "load";
+
+#define LOAD_ENTRIES 16384u /* of one load */
 
 /* ---- points ---- */
 
 static uint32_t add_points(const struct bench_options *options, struct bench_point *points, double zipf) {
-    static const char *const variants[] = {get, update, insert_remove, get_local, update_local};
-    uint32_t count = zipf > 0 ? 2 : 5; /* skewed keys: get and update only */
+    static const char *const variants[] = {get, update, insert_remove, get_local, update_local, load};
+    uint32_t count = zipf > 0 ? 2 : 6; /* skewed keys: get and update only */
     for (uint32_t i = 0; i < count; i++) {
         points[i] = (struct bench_point)BENCH_POINT_DEFAULT;
         points[i].variant = variants[i];
         points[i].active = tree_map_active(options);
         points[i].keys_count = tree_map_count_keys(options);
         points[i].zipf = zipf;
+        points[i].window = variants[i] == load ? LOAD_ENTRIES : points[i].window;
     }
     return count;
 }
@@ -35,7 +40,7 @@ static uint32_t tree_list(const struct bench_options *options, struct bench_poin
 /* ---- the job ---- */
 
 static int tree_open(struct bench_job *job) {
-    return tree_map_open(job, 0);
+    return tree_map_open(job, (uint64_t)LOAD_ENTRIES * job->size * job->options->threads);
 }
 
 static int tree_fill(struct bench_job *job) {
@@ -76,6 +81,39 @@ static int run_insert_remove(struct bench_thread *thread, const struct tree_map 
     return rc == 0 ? tree_map_remove(map, number) : rc;
 }
 
+/* Entries of keys [next, end), which are numbers in the order of keys. */
+struct load_input {
+    uint64_t next, end, key, value;
+};
+
+static int next_entry(void *ctx, struct remo_tree_entry *ret_entry) {
+    struct load_input *input = ctx;
+    if (input->next == input->end)
+        return 0;
+    input->key = tree_big_endian(input->next++);
+    input->value = tree_value(input->key, 0);
+    *ret_entry = (struct remo_tree_entry){.key = {&input->key, sizeof input->key},
+                                          .value = {&input->value, sizeof input->value}};
+    return 1;
+}
+
+/* Load entries with the last keys of this node's range. Threads use different keys. */
+static int run_load(struct bench_thread *thread, const struct tree_map *map, uint64_t operations) {
+    const struct bench_job *job = thread->job;
+    uint64_t end = (uint64_t)(((unsigned __int128)(job->rank + 1) << 64) / job->size) - 1,
+             first = end - (uint64_t)(thread->index + 1) * LOAD_ENTRIES;
+    int rc = 0;
+    for (uint64_t done = 0; done < operations && rc == 0; done += LOAD_ENTRIES) {
+        struct load_input input = {.next = first, .end = first + LOAD_ENTRIES};
+        rc = remo_tree_load(map->tree, next_entry, &input, 0, NULL);
+        uint64_t now = remo__now_ns(), from = tree_big_endian(first), to = tree_big_endian(input.end);
+        const struct remo_tree_range range = {.from = {&from, sizeof from}, .to = {&to, sizeof to}};
+        rc = rc == 0 ? remo_tree_remove_range(map->tree, &range, NULL) : rc;
+        thread->paused_ns += remo__now_ns() - now;
+    }
+    return rc;
+}
+
 static int run_one(struct bench_thread *thread) {
     const struct bench_point *point = thread->job->point;
     const struct tree_map *map = thread->job->state;
@@ -93,6 +131,8 @@ static int run_one(struct bench_thread *thread) {
 
 static int tree_operate(struct bench_thread *thread, uint64_t operations) {
     int rc = 0;
+    if (thread->job->point->variant == load)
+        return run_load(thread, thread->job->state, operations);
     for (uint64_t i = 0; i < operations && rc == 0; i++)
         rc = run_one(thread);
     return rc;
@@ -103,7 +143,9 @@ const struct bench bench_tree = {
     .object = "tree",
     .description =
         "gets and updates of an ordered map of 1 M keys (--keys) whose owners are all nodes; an insert of a "
-        "new key and its removal; keys of all owners, uniform and Zipf 0.99, and keys of the node itself",
+        "new key and its removal; keys of all owners, uniform and Zipf 0.99, and keys of the node itself; a "
+        "load "
+        "of 16384 entries, each",
     .list = tree_list,
     .open = tree_open,
     .fill = tree_fill,
