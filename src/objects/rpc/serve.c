@@ -7,7 +7,7 @@
 
 #define REQUESTS_PER_PASS 64u         /* of one ring, before the other rings are probed */
 #define NEAR_NS (3 * REMO__NS_PER_US) /* for which a caller waits before it wakes the service thread */
-#define SPINS_PER_LOOK 8u             /* at the clock */
+#define POLLS_PER_LOOK 8u             /* at the clock */
 #define PASSES_PER_RING 3u /* while other threads leave requests to this one; then a sweep causes a poll */
 #define PASSES_MAX (2 * REMO__RPC_RING_BYTES / REMO__RPC_LINE / REQUESTS_PER_PASS + 1)
 #define FOUND_PER_CHECK 64u /* requests that a wait serves between two checks of its deadline */
@@ -411,11 +411,12 @@ static int spin(struct remo__rpc_wait *wait, uint64_t deadline_ns) {
     int rc = 0;
     if (wait->spins > 0)
         join_pollers(wait);
-    for (uint32_t i = 0; i < wait->spins && rc == 0; i++) {
+    for (uint32_t i = 0, polls = 0; i < wait->spins && rc == 0; i++, polls++) {
         rc = wait->is_over(wait->ctx);
         if (rc != 0)
             break;
-        if (remo__unlikely(wait->owing != NULL) && i % SPINS_PER_LOOK == SPINS_PER_LOOK - 1
+        /* also while requests keep arriving: no other thread sends the wake-up */
+        if (remo__unlikely(wait->owing != NULL) && polls % POLLS_PER_LOOK == POLLS_PER_LOOK - 1
             && remo__now_ns() >= wait->wake_ns)
             pay_wake(wait);
         if (!remo__rpc_poll(wait->transport, wait->thread)) {

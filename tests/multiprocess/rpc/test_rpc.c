@@ -261,12 +261,16 @@ static int deferred(struct remo_node *node, void *ctx) {
 #define BUSY HANDLERS
 
 static pthread_t busy_thread;
-static bool is_busy; /* of this node; only the busy thread changes it */
+static bool is_busy;   /* of this node; only the busy thread changes it */
+static bool was_found; /* the busy thread has served; the same */
 
 /* The status: 1: the busy thread serves, 0: another one. */
 static int whether_busy(void *ctx, const struct remo_rpc_request *request) {
     (void)ctx, (void)request;
-    return pthread_equal(pthread_self(), busy_thread) && is_busy;
+    if (!pthread_equal(pthread_self(), busy_thread) || !is_busy)
+        return 0;
+    was_found = true;
+    return 1;
 }
 
 /* On one processor the busy thread does not run while a caller waits for it. */
@@ -275,15 +279,20 @@ static bool has_processors(void) {
     return sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) > 1;
 }
 
-/* A thread serves between other work, and stops to do so without notice. Calls end before and after. */
-static int busy(struct remo_node *node, void *ctx) {
+static int open_busy(struct remo_node *node, struct service *ret_service) {
     const struct remo_rpc_handler handler = {.number = BUSY, .run = whether_busy};
+    busy_thread = pthread_self();
+    CHECK(service_open(node, shared, ret_service) == 0);
+    CHECK_OK(remo_rpc_handle(ret_service->rpc, &handler));
+    CHECK_OK(cluster_meet());
+    return 0;
+}
+
+/* A thread serves between other work, and stops doing so without notice. Calls end before and after. */
+static int busy(struct remo_node *node, void *ctx) {
     struct service service;
     (void)ctx;
-    busy_thread = pthread_self();
-    CHECK(service_open(node, shared, &service) == 0);
-    CHECK_OK(remo_rpc_handle(service.rpc, &handler));
-    CHECK_OK(cluster_meet());
+    CHECK(open_busy(node, &service) == 0);
     if (service.rank == 1) {
         is_busy = true;
         while (atomic_load(&shared->sum[0]) == 0)
@@ -299,6 +308,64 @@ static int busy(struct remo_node *node, void *ctx) {
         for (uint32_t i = 0; i < 20; i++)
             CHECK(remo_rpc_call(service.rpc, 1, BUSY, NULL, 0, NULL, 0, NULL, LONG_TIME) >= 0);
     }
+    CHECK_OK(cluster_meet());
+    return finish(&service);
+}
+
+/* A call of this node to itself, which starts again until the program stops it. */
+struct endless {
+    struct remo_rpc *rpc;
+    struct remo_rpc_op op;
+    _Atomic bool must_stop, has_ended;
+};
+
+static void start_again(struct remo_rpc_op *op) {
+    struct endless *endless = op->ctx;
+    if (atomic_load(&endless->must_stop) || remo_rpc_start(endless->rpc, op) != 0)
+        atomic_store(&endless->has_ended, true);
+}
+
+/* Each poll of the caller finds a request. The caller still wakes the other node. */
+static int call_in_flood(struct service *service) {
+    static struct endless endless;
+    endless = (struct endless){.rpc = service->rpc,
+                               .op = {.node = service->rank,
+                                      .number = BUSY,
+                                      .timeout_ns = REMO_FOREVER,
+                                      .done = start_again,
+                                      .ctx = &endless}};
+    CHECK_OK(remo_rpc_start(service->rpc, &endless.op));
+    int rc = remo_rpc_call(service->rpc, 1, BUSY, NULL, 0, NULL, 0, NULL, LONG_TIME);
+    atomic_store(&endless.must_stop, true);
+    while (!atomic_load(&endless.has_ended))
+        CHECK_OK(remo_rpc_serve(service->rpc, 0));
+    CHECK_CODE(rc, 0);
+    return 0;
+}
+
+/* A thread that served between other work stops, while its caller serves without a pause. */
+static int busy_caller(struct remo_node *node, void *ctx) {
+    struct service service;
+    int rc;
+    (void)ctx;
+    CHECK(open_busy(node, &service) == 0);
+    if (service.rank == 1) {
+        is_busy = true;
+        while (!was_found && atomic_load(&shared->sum[0]) == 0)
+            CHECK_OK(remo_rpc_serve(service.rpc, 0));
+        cluster_sleep_ms(10); /* a wake-up that was sent arrives, and the thread serves again */
+        CHECK_OK(remo_rpc_serve(service.rpc, 0));
+        is_busy = false;
+    } else {
+        do {
+            rc = remo_rpc_call(service.rpc, 1, BUSY, NULL, 0, NULL, 0, NULL, LONG_TIME);
+            CHECK(rc == 0 || rc == 1);
+        } while (rc == 0 && has_processors());
+        atomic_store(&shared->sum[0], 1);
+    }
+    CHECK_OK(cluster_meet());
+    if (service.rank == 0)
+        CHECK(call_in_flood(&service) == 0);
     CHECK_OK(cluster_meet());
     return finish(&service);
 }
@@ -483,6 +550,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(costs, 3),
         CLUSTER_TEST(deferred, 2),
         CLUSTER_TEST(busy, 2),
+        CLUSTER_TEST(busy_caller, 2),
         CLUSTER_TEST(forwarding, 4),
         CLUSTER_TEST(done, 2),
         CLUSTER_TEST(circles, 3),
