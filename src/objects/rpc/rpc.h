@@ -215,6 +215,15 @@ static inline void remo__rpc_request_poll(struct remo__rpc_transport *transport)
     remo__request_sweeps(transport->node);
 }
 
+/* Release receive_mutex of a thread that does not serve the ring. Another thread may have left a request to
+ * it (lock_ring in serve.c). */
+static inline void remo__rpc_unlock_ring(struct remo__rpc_transport *transport, uint32_t node) {
+    struct remo__rpc_peer *peer = &transport->peers[node];
+    remo__mutex_unlock(transport->node, &peer->receive_mutex);
+    if (remo__unlikely(atomic_load(&peer->is_missed)))
+        remo__rpc_request_poll(transport);
+}
+
 static inline bool remo__rpc_is_up(const struct remo__rpc_transport *transport, uint32_t node) {
     return remo__channel_is_connected(transport->channel, node);
 }

@@ -573,7 +573,7 @@ void remo__rpc_do_chores(struct remo__rpc_transport *transport, struct remo__thr
             pay_wake(transport, thread, node);
         if (atomic_load(&peer->owes_credit) && remo__mutex_try_lock(&peer->receive_mutex)) {
             remo__rpc_return_credit(transport, thread, node);
-            remo__mutex_unlock(transport->node, &peer->receive_mutex);
+            remo__rpc_unlock_ring(transport, node);
         }
     }
 }

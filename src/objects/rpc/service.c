@@ -72,9 +72,8 @@ static void remove_service(struct remo_rpc *rpc) {
     atomic_store(&transport->services[rpc->channel->slot], NULL);
     atomic_fetch_sub(&transport->service_count, 1);
     for (uint32_t node = 0; node < transport->size; node++) {
-        struct remo__rpc_peer *peer = &transport->peers[node];
-        (void)remo__mutex_lock(rpc->node, &peer->receive_mutex, REMO_FOREVER);
-        remo__mutex_unlock(rpc->node, &peer->receive_mutex);
+        (void)remo__mutex_lock(rpc->node, &transport->peers[node].receive_mutex, REMO_FOREVER);
+        remo__rpc_unlock_ring(transport, node);
     }
     struct remo__thread *thread = remo__thread(rpc->node);
     if (thread)
