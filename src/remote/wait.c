@@ -328,14 +328,13 @@ void remo__pause(struct remo_node *node, uint64_t deadline_ns) {
 static int is_free(void *ctx) {
     struct remo__mutex *mutex = ctx;
     uint32_t held = 1;
-    (void)atomic_compare_exchange_strong_explicit(&mutex->state, &held, 2, memory_order_relaxed,
-                                                  memory_order_relaxed);
+    (void)atomic_compare_exchange_strong(&mutex->state, &held, 2); /* in the order of wait.h, too */
     return held == 0;
 }
 
 int remo__mutex_lock_slow(struct remo_node *node, struct remo__mutex *mutex, uint64_t deadline_ns) {
     int rc = 0;
-    while (rc == 0 && atomic_exchange_explicit(&mutex->state, 2, memory_order_acquire) != 0)
+    while (rc == 0 && atomic_exchange(&mutex->state, 2) != 0)
         rc = remo__wait(node, is_free, mutex, deadline_ns);
     return rc;
 }

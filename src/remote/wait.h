@@ -123,9 +123,9 @@ static inline void remo__task_unlock(struct remo__task_lock *lock) {
 
 /* Mutual exclusion between threads of a node, for code that waits or uses the network. (Other code uses a
  * pthread mutex.) All zero is unlocked. Waiters have no order.
- * Leaving work to the holder: a thread whose attempt fails stores a mark, and tries again; the holder looks
- * for the mark after its release. One of the two finds the other, because attempt and release, as the mark,
- * are sequentially consistent. */
+ * Leaving work to the holder: a thread whose attempt fails stores a mark, and tries again; each holder looks
+ * for the mark after its release. Either the second attempt is successful, or a holder finds the mark: all
+ * operations on the mutex and the mark are sequentially consistent. */
 struct remo__mutex {
     _Atomic uint32_t state; /* 0: free; 1: held; 2: held, and a thread may be waiting */
 };
