@@ -117,12 +117,11 @@ static int try_change(struct remo_tree *tree, void *ctx) {
             return rc;
         return is_apply ? fail_apply(tree, -rc, change) : remo__tree_fail_change(tree, -rc, change->owner);
     }
-    if (is_apply) {
-        rc = remo__tree_apply(tree, change->writes, change->count, &change->failed);
-        return rc < 0 && rc != -EPROTO ? fail_apply(tree, rc, change) : rc;
-    }
-    rc = remo__tree_change(tree, change->writes);
+    rc = is_apply ? remo__tree_apply(tree, change->writes, change->count, &change->failed)
+                  : remo__tree_change(tree, change->writes);
     remo__tree_serve_now(tree);
+    if (is_apply)
+        return rc < 0 && rc != -EPROTO ? fail_apply(tree, rc, change) : rc;
     return rc == -EEXIST || rc == -ENOENT || rc == -ESTALE || rc == -ENOSPC
                ? remo__tree_fail_change(tree, rc, change->owner)
                : rc;
