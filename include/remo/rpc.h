@@ -302,8 +302,9 @@ REMO_API int remo_rpc_post(struct remo_rpc *rpc, uint32_t node, uint32_t number,
 /* Serve the requests of all services of this node in this thread, for `timeout_ns`; 0: those that have
  * arrived. With REMO_FOREVER it never returns. Returns 0.
  * With 0, on shm, the call is cheap if nothing has arrived: one load for each of up to 8 nodes. A thread that
- * calls it every few microseconds spares this node most wake-ups of its service thread: a caller in
- * remo_rpc_call then waits 3 us for the thread before it wakes the service thread.
+ * makes it every few microseconds spares this node most wake-ups of its service thread: a caller in
+ * remo_rpc_call then waits up to 3 us for that thread, and only then wakes the service thread. Other requests
+ * (remo_rpc_start, remo_rpc_post, forwarded ones) still wake it.
  * Errors:
  *   -EDEADLK  the caller is a SHORT handler or a `done` function
  *   -EINVAL   `rpc` is NULL */
