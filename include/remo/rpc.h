@@ -223,7 +223,7 @@ struct remo_rpc_op {
         uint64_t mark[2];    /* the writes of the thread before the call, while it is queued */
         uint32_t slot;
         uint32_t state; /* atomic */
-        uint32_t wake;  /* of the service thread of the node */
+        uint32_t wake;  /* when to wake the service thread of the node */
     } own;
 };
 

@@ -1,8 +1,9 @@
 /* cycles.h - judges whether a history of operations on keys is strictly serializable.
  *
- * An operation reads and changes keys: a transaction, or a call on an ordered map, such as a scan. Before an
- * operation changes a key, it has read the key. A value contains the id of the operation that wrote it. So
- * the history contains the order of the versions of each key. It is strictly serializable if this graph of
+ * An operation reads and changes keys: a transaction, or a call on an ordered map, such as a scan. For each
+ * key that it changes, the history has the version that it replaces: the operation has read it, or no other
+ * actor changes the key. A value contains the id of the operation that wrote it. So the history contains the
+ * order of the versions of each key. It is strictly serializable if this graph of
  * its operations has no cycle:
  *   - the writer of a version precedes its readers, and the operation that replaces it;
  *   - the readers of a version precede the operation that replaces it;
@@ -11,7 +12,7 @@
  * A key that is absent has no version. The versions of a key from an insert to a delete are a *presence*. The
  * order of two presences follows from times, if the insert of one ended before the delete of the other began.
  * Presences whose order does not follow have no edges between them, and a reader that found the key absent is
- * between the presences that its times permit. So the judgement has no false alarm, and misses little.
+ * between the presences that its times permit. So the judge raises no false alarm, and misses few violations.
  *
  * An operation whose outcome is unknown counts if another operation has seen its effect. Otherwise it has
  * none. 10^6 operations take some seconds and about 200 MB. */

@@ -69,7 +69,7 @@ struct history_test {
     /* Begin and end an actor. */
     int (*start)(struct history_actor *actor);
     void (*stop)(struct history_actor *actor);
-    /* Make one or several operations. */
+    /* Execute one or more operations. */
     int (*turn)(struct history_actor *actor);
     /* Read or change the key; both must succeed. The calls follow the turns of all nodes that are up. */
     int (*read_key)(struct history_actor *actor, uint32_t key);
@@ -102,5 +102,5 @@ bool history_is_victim(uint32_t rank);
 
 /* Make the value of a key that contains the id of its writer, and return its size. */
 uint32_t history_make_value(unsigned char *value, uint32_t key, uint32_t id);
-/* Return the id that a value contains, or CYCLES_ABSENT if it is not a whole value of the key. */
+/* Return the id that a value contains, or CYCLES_ABSENT if it is not a complete value of the key. */
 uint32_t history_id_of(const void *value, size_t bytes, uint32_t key);
