@@ -145,6 +145,7 @@ int remo__tree_until_thawed(struct remo_tree *tree, uint32_t owner,
 }
 
 void remo__tree_let_others(const struct remo_tree *tree) {
+    remo__tree_serve_now(tree);
     remo__pause(tree->node, remo__deadline(LOCAL_PAUSE_NS));
 }
 

@@ -234,7 +234,7 @@ void remo__tree_overlay_close(struct tree_owner *own);
 /* Call `attempt` until it does not return TREE_FROZEN. Errors: -EBUSY, and those of `attempt`. */
 int remo__tree_until_thawed(struct remo_tree *tree, uint32_t owner,
                             int (*attempt)(struct remo_tree *, void *ctx), void *ctx);
-/* Between parts of a long change at this node: let other threads and tasks have the mutex. */
+/* Between parts of a long change at this node: serve, and let other threads and tasks have the mutex. */
 void remo__tree_let_others(const struct remo_tree *tree);
 /* Set the sentence of an error of a change, and return it. */
 int remo__tree_fail_change(const struct remo_tree *tree, int rc, uint32_t owner);
