@@ -379,7 +379,7 @@ int remo_rpc_serve(struct remo_rpc *rpc, uint64_t timeout_ns) {
     if (thread->handling)
         return fail_wait();
     if (timeout_ns == 0 && rpc->transport->mapped) {
-        (void)remo__rpc_serve_now(rpc->transport, thread);
+        remo__rpc_serve_now(rpc->transport, thread);
         return 0;
     }
     int rc = remo__rpc_wait(rpc->transport, thread, never, NULL, remo__deadline(timeout_ns));

@@ -377,8 +377,8 @@ bool remo__rpc_poll(struct remo__rpc_transport *transport, struct remo__thread *
 /* The same, until nothing is left of what had arrived. */
 bool remo__rpc_poll_all(struct remo__rpc_transport *transport, struct remo__thread *thread);
 
-/* The same, for a busy thread that does so often. */
-bool remo__rpc_serve_now(struct remo__rpc_transport *transport, struct remo__thread *thread);
+/* The same, for a busy thread that does so often. The fabric is mapped. */
+void remo__rpc_serve_now(struct remo__rpc_transport *transport, struct remo__thread *thread);
 
 /* A wait of a thread that serves meanwhile. */
 struct remo__rpc_wait {

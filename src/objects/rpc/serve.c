@@ -348,17 +348,16 @@ bool remo__rpc_poll_all(struct remo__rpc_transport *transport, struct remo__thre
 
 /* A caller whose thread waits may wake the service thread later if a busy thread serves often: this one.
  * Nothing depends on the bit but the time of the wake-up. */
-bool remo__rpc_serve_now(struct remo__rpc_transport *transport, struct remo__thread *thread) {
+void remo__rpc_serve_now(struct remo__rpc_transport *transport, struct remo__thread *thread) {
     bool has_served = remo__rpc_poll_all(transport, thread);
     if (remo__likely(!has_served && !atomic_load_explicit(&transport->was_woken, memory_order_relaxed)))
-        return false;
+        return;
     atomic_store_explicit(&transport->was_woken, false, memory_order_relaxed);
     char *state = transport->state->own;
-    if (transport->mapped && !remo__rpc_has_bit(state, REMO__RPC_AT_NEAR, 0))
+    if (!remo__rpc_has_bit(state, REMO__RPC_AT_NEAR, 0))
         (void)remo__rpc_set_bit(state, REMO__RPC_AT_NEAR, 0);
     if (has_served)
         remo__service_relieve(transport->node);
-    return has_served;
 }
 
 /* ---- waiting ---- */
