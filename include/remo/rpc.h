@@ -103,6 +103,7 @@
 #pragma once
 
 #include <remo/channel.h>
+#include <stdbool.h>
 
 REMO_BEGIN
 
@@ -202,6 +203,10 @@ struct remo_rpc_op {
     void *reply;          /* written only when the call ends with a reply, never later; NULL: discard it */
     size_t reply_cap;
     uint64_t timeout_ns; /* from the start; REMO_FOREVER: no limit; 0: send it, and time out almost at once */
+    /* The thread waits for the call next, or first starts other such calls, for all of which it then waits
+     * (remo_rpc_wait_all). On shm the call then wakes its server as late as remo_rpc_call (remo_rpc_serve).
+     * No effect with `done`. */
+    bool waits;
     /* Called when the call has ended, once, by a thread that serves (see Done); NULL: not called. The
      * function may start the call again, or free it. */
     void (*done)(struct remo_rpc_op *call);
@@ -223,7 +228,7 @@ struct remo_rpc_op {
         uint64_t mark[2];    /* the writes of the thread before the call, while it is queued */
         uint32_t slot;
         uint32_t state; /* atomic */
-        uint32_t wake;  /* when to wake the service thread of the node */
+        uint32_t wake;  /* when to wake the service thread of the server */
     } own;
 };
 
@@ -302,9 +307,9 @@ REMO_API int remo_rpc_post(struct remo_rpc *rpc, uint32_t node, uint32_t number,
 /* Serve the requests of all services of this node in this thread, for `timeout_ns`; 0: those that have
  * arrived. With REMO_FOREVER it never returns. Returns 0.
  * With 0, on shm, the call is cheap if nothing has arrived: one load for each of up to 8 nodes. A thread that
- * makes it every few microseconds spares this node most wake-ups of its service thread: a caller in
- * remo_rpc_call then waits up to 3 us for that thread, and only then wakes the service thread. Other requests
- * (remo_rpc_start, remo_rpc_post, forwarded ones) still wake it.
+ * makes it every few microseconds spares this node most wake-ups of its service thread: the caller of
+ * remo_rpc_call, or of a call that `waits`, then waits up to 3 us for that thread, and only then wakes the
+ * service thread. Other requests (other calls, posts, forwarded ones) still wake it.
  * Errors:
  *   -EDEADLK  the caller is a SHORT handler or a `done` function
  *   -EINVAL   `rpc` is NULL */

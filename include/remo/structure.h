@@ -27,7 +27,9 @@
  * Failure: if the owner has failed or left, its items are lost: -EHOSTDOWN. After -EHOSTDOWN, -ENOTCONN or
  *          -ETIMEDOUT the outcome of a change is unknown: it is applied once or not at all and, if the owner
  *          is up, perhaps later. Items of other owners are not affected.
- * Threads: any, concurrently.
+ * Threads: any, concurrently. On shm lookups, and changes of keys that this node owns, first serve requests
+ *          (remo_rpc_serve), so a call to a busy node needs no wake-up. They may run SHORT handlers and
+ *          `done` functions of all services: their caller must not hold a mutex that one of these acquires.
  * Source:  Storm 5.3, Tables 2 and 3, Algorithm 1. Differs in: the owner's handler is divided into steps,
  *          so that the library implements mutexes, versions and seals; a seal detects a torn read, which is
  *          repeated or followed by a call. Transactions (5.4): tx.h.

@@ -263,6 +263,42 @@ const struct sim_case sim_case_rpc_near =
     RPC_CASE(.name = "near", .about = "a thread that serves between other work", .nodes = 2, .threads = 1,
              .body = near_body, .after = calls_after);
 
+/* The same for calls that are started, and owe their wake-ups until the thread waits for both, tests one, or
+ * cancels it. */
+static void near_started_body(void *state, uint32_t rank, uint32_t thread) {
+    struct rpc_state *s = state;
+    uint64_t messages[4][8];
+    struct remo_rpc_op ops[4], *both[2] = {&ops[0], &ops[1]};
+    int rc = 0, starts[4] = {0};
+    (void)thread;
+    for (uint32_t round = 0; rank == 1 && round < ROUNDS; round++)
+        (void)remo_rpc_serve(s->services[1], 0);
+    if (rank != 0)
+        return;
+    for (uint32_t i = 0; i < 4; i++) {
+        ops[i] = (struct remo_rpc_op){
+            .node = 1, .number = ECHO, .request = messages[i], .timeout_ns = FOREVER, .waits = true};
+        ops[i].request_bytes = make_message(messages[i], number_at(0, 0, i));
+        starts[i] = remo_rpc_start(s->services[0], &ops[i]);
+        if (i == 1)
+            rc = starts[0] == 0 && starts[1] == 0 ? remo_rpc_wait_all(both, 2) : 0;
+        while (i == 2 && starts[2] == 0 && (rc = remo_rpc_test(&ops[2])) == -EINPROGRESS)
+            (void)remo_rpc_serve(s->services[0], GATE_NS);
+        sim_require(rc == 0 || rc == 5 || sim_excused(0, 1, rc), "wait: %d (%s)", rc, remo_last_error());
+    }
+    for (uint32_t i = 0; i < 4; i++) {
+        remo_rpc_cancel(&ops[i]);
+        sim_require(starts[i] == 0 || sim_excused(0, 1, starts[i]), "start: %d", starts[i]);
+    }
+    while (starts[3] == 0 && ops[3].fate == REMO_RPC_UNKNOWN && s->runs[number_at(0, 0, 3)] == 0
+           && !sim_out(0) && !sim_out(1) && !sim_any_hurt())
+        (void)remo_rpc_serve(s->services[0], GATE_NS); /* the request that was cancelled starts, too */
+}
+
+const struct sim_case sim_case_rpc_near_started =
+    RPC_CASE(.name = "near_started", .about = "calls that are started, to a thread that serves between work",
+             .nodes = 2, .threads = 1, .body = near_started_body, .after = calls_after);
+
 /* ---- forwarded ---- */
 
 static void forward_body(void *state, uint32_t rank, uint32_t thread) {

@@ -94,7 +94,7 @@ int remo_rpc_start(struct remo_rpc *rpc, struct remo_rpc_op *call) {
     if (rc != 0)
         return call->status = rc;
     call->own.deadline_ns = remo__deadline(call->timeout_ns);
-    call->own.wake = REMO__RPC_WAKE_NOW;
+    call->own.wake = call->waits && !call->done ? REMO__RPC_WAKE_WAITS : REMO__RPC_WAKE_NOW;
     return start_call(rpc, thread, call);
 }
 
@@ -120,7 +120,7 @@ static int fail_in_progress(void) {
 static inline int wait_call(struct remo__rpc_transport *transport, struct remo__thread *thread,
                             struct remo_rpc_op *call) {
     struct call_wait wait = {transport, call};
-    if (remo__rpc_wait_call(transport, thread, is_over, &wait, call) != 0)
+    if (remo__rpc_wait_calls(transport, thread, is_over, &wait, &call, 1, call->own.deadline_ns) != 0)
         remo__rpc_abandon_call(transport, call, -ETIMEDOUT);
     return report(call);
 }
@@ -159,7 +159,8 @@ int remo_rpc_wait_for(struct remo_rpc_op *call, uint64_t timeout_ns) {
         return rc;
     struct call_wait wait = {call->own.rpc->transport, call};
     if (remo__rpc_is_in_flight(call)
-        && remo__rpc_wait(wait.transport, thread, is_over, &wait, remo__deadline(timeout_ns)) != 0)
+        && remo__rpc_wait_calls(wait.transport, thread, is_over, &wait, &call, 1, remo__deadline(timeout_ns))
+               != 0)
         return fail_in_progress();
     return report(call);
 }
@@ -211,7 +212,8 @@ int remo_rpc_wait_all(struct remo_rpc_op *const *calls, uint32_t count) {
         return remo__last_code();
     if (thread->handling && !are_over(&wait))
         return fail_wait();
-    while (remo__rpc_wait(wait.transport, thread, are_over, &wait, first_deadline(&wait)) != 0)
+    while (remo__rpc_wait_calls(wait.transport, thread, are_over, &wait, calls, count, first_deadline(&wait))
+           != 0)
         abandon_expired(&wait);
     return 0;
 }
@@ -226,6 +228,7 @@ int remo_rpc_test(struct remo_rpc_op *call) {
     struct remo__thread *thread = remo__thread(call->own.rpc->node);
     if (!thread)
         return remo__last_code();
+    remo__rpc_wake_late(transport, thread, call); /* the thread may not wait soon */
     (void)remo__rpc_poll(transport, thread);
     if (!remo__rpc_is_in_flight(call))
         return report(call);
@@ -256,10 +259,12 @@ void remo_rpc_cancel(struct remo_rpc_op *call) {
     struct remo__thread *thread = remo__thread(call->own.rpc->node);
     if (!thread)
         return;
-    if (call->done)
+    if (call->done) {
         cancel_done(transport, thread, call);
-    else if (remo__rpc_is_in_flight(call))
+    } else if (remo__rpc_is_in_flight(call)) {
+        remo__rpc_wake_late(transport, thread, call); /* the late reply frees the slot */
         remo__rpc_abandon_call(transport, call, -ECANCELED);
+    }
 }
 
 /* ---- call, post, serve ---- */

@@ -265,9 +265,9 @@ int remo__rpc_send(struct remo__rpc_transport *transport, struct remo__thread *t
 void remo__rpc_wake(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node);
 /* Start a call: send it, or queue it. */
 int remo__rpc_submit(struct remo__thread *thread, struct remo_rpc_op *call);
-/* Wake the service thread of a node now: a call owes this (REMO__RPC_WAKE_OWED), and no thread has served
- * it. */
-void remo__rpc_wake_late(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node);
+/* Wake the service thread of the server now if the call owes this, and has not ended. */
+void remo__rpc_wake_late(struct remo__rpc_transport *transport, struct remo__thread *thread,
+                         struct remo_rpc_op *call);
 /* Send a request without a call. `queues`: copy and queue it if there is no room. Returns 1, 0 (no room), or
  * an error. */
 int remo__rpc_send_message(struct remo__thread *thread, const struct remo_rpc *rpc, uint32_t node,
@@ -386,17 +386,19 @@ struct remo__rpc_wait {
     struct remo__thread *thread;
     int (*is_over)(void *ctx); /* as `ready` of remo__wait */
     void *ctx;
-    const struct remo_rpc_op *owing; /* a call that owes a wake-up; NULL: none */
-    uint64_t wake_ns;                /* when it is due */
-    uint32_t spins;                  /* before each remo__wait */
-    bool is_poller;                  /* the thread is counted in `pollers` */
-    bool has_served;                 /* the wait was left because a request was found: spin again */
+    struct remo_rpc_op *const *owing; /* calls, some of which owe wake-ups */
+    uint32_t owing_count;             /* 0: none of them does */
+    uint64_t wake_ns;                 /* when the wake-ups are due */
+    uint32_t spins;                   /* before each remo__wait */
+    bool is_poller;                   /* the thread is counted in `pollers` */
+    bool has_served;                  /* the wait was left because a request was found: spin again */
 };
 int remo__rpc_wait(struct remo__rpc_transport *transport, struct remo__thread *thread,
                    int (*is_over)(void *ctx), void *ctx, uint64_t deadline_ns);
-/* The same for a call that was started to be waited for (REMO__RPC_WAKE_WAITS). */
-int remo__rpc_wait_call(struct remo__rpc_transport *transport, struct remo__thread *thread,
-                        int (*is_over)(void *ctx), void *ctx, const struct remo_rpc_op *call);
+/* The same; the thread waits for these calls. */
+int remo__rpc_wait_calls(struct remo__rpc_transport *transport, struct remo__thread *thread,
+                         int (*is_over)(void *ctx), void *ctx, struct remo_rpc_op *const *calls,
+                         uint32_t count, uint64_t deadline_ns);
 
 /* ---- pool.c ---- */
 

@@ -176,10 +176,14 @@ void remo__rpc_wake(struct remo__rpc_transport *transport, struct remo__thread *
     (void)announce(transport, thread, node, false);
 }
 
-void remo__rpc_wake_late(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node) {
-    char *state = state_of(transport, node);
+void remo__rpc_wake_late(struct remo__rpc_transport *transport, struct remo__thread *thread,
+                         struct remo_rpc_op *call) {
+    if (remo__likely(call->own.wake != REMO__RPC_WAKE_OWED))
+        return;
+    call->own.wake = REMO__RPC_WAKE_NOW;
+    char *state = remo__rpc_is_in_flight(call) ? state_of(transport, call->node) : NULL;
     if (state)
-        wake_service(transport, thread, node, state);
+        wake_service(transport, thread, call->node, state);
 }
 
 /* ---- queues ---- */

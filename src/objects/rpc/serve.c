@@ -397,11 +397,11 @@ static int serve_and_check(void *ctx) {
     return wait->has_served ? 1 : rc;
 }
 
-static void pay_wake(struct remo__rpc_wait *wait) {
-    const struct remo_rpc_op *call = wait->owing;
-    wait->owing = NULL;
-    if (call)
-        remo__rpc_wake_late(wait->transport, wait->thread, call->node);
+static void pay_wakes(struct remo__rpc_wait *wait) {
+    uint32_t count = wait->owing_count;
+    wait->owing_count = 0;
+    for (uint32_t i = 0; i < count; i++)
+        remo__rpc_wake_late(wait->transport, wait->thread, wait->owing[i]);
 }
 
 /* Serve until the condition holds, or no request has arrived for a short time. */
@@ -415,9 +415,9 @@ static int spin(struct remo__rpc_wait *wait, uint64_t deadline_ns) {
         if (rc != 0)
             break;
         /* also while requests keep arriving: no other thread sends the wake-up */
-        if (remo__unlikely(wait->owing != NULL) && polls % POLLS_PER_LOOK == POLLS_PER_LOOK - 1
+        if (remo__unlikely(wait->owing_count > 0) && polls % POLLS_PER_LOOK == POLLS_PER_LOOK - 1
             && remo__now_ns() >= wait->wake_ns)
-            pay_wake(wait);
+            pay_wakes(wait);
         if (!remo__rpc_poll(wait->transport, wait->thread)) {
             remo__relax();
             continue;
@@ -439,7 +439,7 @@ static inline int wait_until(struct remo__rpc_wait *wait, uint64_t deadline_ns) 
         rc = transport->mapped ? spin(wait, deadline_ns) : 0;
         if (rc != 0)
             break;
-        pay_wake(wait);
+        pay_wakes(wait);
         rc = remo__wait(transport->node, serve_and_check, wait, deadline_ns);
     } while (rc == 0 && wait->has_served && remo__remaining_ns(deadline_ns) > 0);
     rc = rc > 0 ? 0 : rc == 0 && wait->has_served ? -ETIMEDOUT : rc;
@@ -455,12 +455,21 @@ int remo__rpc_wait(struct remo__rpc_transport *transport, struct remo__thread *t
     return wait_until(&wait, deadline_ns);
 }
 
-int remo__rpc_wait_call(struct remo__rpc_transport *transport, struct remo__thread *thread,
-                        int (*is_over)(void *ctx), void *ctx, const struct remo_rpc_op *call) {
+static inline bool owes_wake(struct remo_rpc_op *const *calls, uint32_t count) {
+    for (uint32_t i = 0; i < count; i++)
+        if (remo__unlikely(calls[i]->own.wake == REMO__RPC_WAKE_OWED))
+            return true;
+    return false;
+}
+
+int remo__rpc_wait_calls(struct remo__rpc_transport *transport, struct remo__thread *thread,
+                         int (*is_over)(void *ctx), void *ctx, struct remo_rpc_op *const *calls,
+                         uint32_t count, uint64_t deadline_ns) {
     struct remo__rpc_wait wait = {.transport = transport, .thread = thread, .is_over = is_over, .ctx = ctx};
-    if (remo__unlikely(call->own.wake == REMO__RPC_WAKE_OWED)) {
-        wait.owing = call;
+    if (owes_wake(calls, count)) {
+        wait.owing = calls;
+        wait.owing_count = count;
         wait.wake_ns = remo__now_ns() + NEAR_NS;
     }
-    return wait_until(&wait, call->own.deadline_ns);
+    return wait_until(&wait, deadline_ns);
 }

@@ -57,6 +57,7 @@ static int start(struct remo_tx *tx, uint32_t owner, size_t bytes) {
                                     .reply = &tx->found,
                                     .reply_cap = sizeof tx->found,
                                     .timeout_ns = space->node->op_timeout_ns,
+                                    .waits = true,
                                     .fate = REMO_RPC_NOT_SENT};
     int rc = remo__tx_check_waits(space);
     if (rc == 0)

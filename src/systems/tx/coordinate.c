@@ -121,7 +121,8 @@ static void start_prepare(struct remo__tx_commit *commit, struct remo__tx_partic
                                              .request_bytes = participant->request_bytes,
                                              .reply = participant->reply,
                                              .reply_cap = sizeof participant->reply,
-                                             .timeout_ns = space->node->op_timeout_ns};
+                                             .timeout_ns = space->node->op_timeout_ns,
+                                             .waits = true};
     int rc = remo_rpc_start(space->rpc, &participant->call);
     if (rc != 0) /* -EAGAIN, which would mean a conflict: the node has not opened the space */
         participant->call.status = rc == -EAGAIN ? -ETIMEDOUT : rc;
@@ -215,7 +216,8 @@ static int call_decider(struct remo__tx_commit *commit, struct remo__tx_particip
                                          .number = REMO__TX_FINISH,
                                          .request = &decider->finish,
                                          .request_bytes = sizeof decider->finish,
-                                         .timeout_ns = space->node->op_timeout_ns};
+                                         .timeout_ns = space->node->op_timeout_ns,
+                                         .waits = true};
     int status = remo_rpc_start(space->rpc, &decider->call);
     if (status == 0)
         status = remo_rpc_wait(&decider->call);

@@ -296,6 +296,8 @@ static int look_up_many(struct remo_tx *tx, const struct remo_tx_lookup *lookups
     for (uint32_t i = 0; i < count && rc == 0; i++)
         if (needs_lookup(ret_items[i]))
             wanted |= UINT64_C(1) << (ret_items[i] - tx->items);
+    if (wanted != 0)
+        remo__structure_serve_now(tx->space->structures[0]);
     return rc != 0 ? rc : look_up_all(tx, wanted);
 }
 

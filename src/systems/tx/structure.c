@@ -452,6 +452,7 @@ int remo__structure_find(struct remo_structure *structure, uint32_t owner,
     struct remo__evidence *evidence = ret_evidence ? ret_evidence : &unused;
     bool is_local = owner == structure->rank;
     *ret_way = is_local ? REMO_LOOKUP_WAY_LOCAL : REMO_LOOKUP_WAY_READ;
+    remo__structure_serve_now(structure);
     int rc = is_local ? lookup_local(structure, key, value, cap, ret_value_bytes, evidence)
                       : lookup_by_reads(structure, owner, key, value, cap, ret_value_bytes,
                                         ret_evidence != NULL, evidence);
@@ -510,6 +511,7 @@ static int change(struct remo_structure *structure, enum remo__item_op op, const
     enum remo__item_answer answer = REMO__ANSWER_BUSY;
     if (owner == structure->rank) {
         struct remo__owner_found found = {0};
+        remo__structure_serve_now(structure);
         rc = remo__structure_check_share(structure);
         if (rc == 0)
             answer = remo__owner_execute(structure, op, &wanted, value, value_bytes, &found);

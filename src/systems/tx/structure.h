@@ -184,6 +184,11 @@ void remo__owner_delete(struct remo_structure *structure, const struct remo_stru
 
 /* ---- structure.c ---- */
 
+/* Serve what has arrived: on shm a call to this node first waits for its busy threads (remo_rpc_serve). */
+static inline void remo__structure_serve_now(const struct remo_structure *structure) {
+    if (structure->node->mapped)
+        (void)remo_rpc_serve(structure->rpc, 0);
+}
 /* Check a key, and set *ret_key and *ret_owner. Errors: -EINVAL and -EMSGSIZE, as remo_structure_lookup. */
 int remo__structure_key(const struct remo_structure *structure, const void *key, size_t key_bytes,
                         struct remo_structure_key *ret_key, uint32_t *ret_owner);

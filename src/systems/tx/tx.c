@@ -220,6 +220,7 @@ int remo_tx_commit(struct remo_tx *tx) {
     if (rc != 0)
         return rc;
     tx->conflict_item = REMO__TX_NONE;
+    remo__structure_serve_now(tx->space->structures[0]);
     rc = remo__tx_apply(tx);
     tx->state = REMO__TX_ENDED;
     if (rc == 0)
