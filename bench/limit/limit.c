@@ -278,6 +278,12 @@ void limit_memcpy_random_name(size_t size_bytes, char ret_name[LIMIT_NAME_BYTES]
     snprintf(ret_name, LIMIT_NAME_BYTES, "memcpy %s at random offsets of the same mapping", size);
 }
 
+void limit_ring_name(size_t message_bytes, char ret_name[LIMIT_NAME_BYTES]) {
+    char size[24];
+    format_bytes(size, message_bytes);
+    snprintf(ret_name, LIMIT_NAME_BYTES, "ring of 1 sender and 1 receiver, %s", size);
+}
+
 void limit_exchange_name(size_t size_bytes, size_t window, char ret_name[LIMIT_NAME_BYTES]) {
     char size[24], with_window[24] = "";
     format_bytes(size, size_bytes);
@@ -319,6 +325,15 @@ static void list_copies(const struct limit_place *place, struct listing *listing
     }
 }
 
+static void list_rings(void *line, const struct limit_place *place, struct listing *listing) {
+    static const size_t sizes_bytes[] = {LIMIT_RING_MESSAGE_BYTES, 64 << 10};
+    char name[LIMIT_NAME_BYTES];
+    for (size_t i = 0; i < sizeof sizes_bytes / sizeof *sizes_bytes; i++) {
+        limit_ring_name(sizes_bytes[i], name);
+        report(listing, name, limit_ring_ns(line, sizes_bytes[i], place->cpu_a, place->cpu_b));
+    }
+}
+
 static void list_exchanges(const struct limit_place *place, struct listing *listing) {
     static const size_t windows[] = {1, 16};
     char name[LIMIT_NAME_BYTES];
@@ -347,7 +362,7 @@ int limit_list(const struct limit_place *place, void (*each)(void *ctx, const ch
     report(&listing, LIMIT_PINGPONG_1, limit_pingpong_ns(line, a, b, 1));
     report(&listing, LIMIT_PINGPONG_2, limit_pingpong_ns(line, a, b, 2));
     report(&listing, LIMIT_BARRIER, limit_barrier_ns(line, a, b));
-    report(&listing, LIMIT_RING, limit_ring_ns(line, a, b));
+    list_rings(line, place, &listing);
     list_exchanges(place, &listing);
     report(&listing, LIMIT_WAKE, limit_wake_ns(line, a, b));
     report(&listing, LIMIT_WAKE_POLLED, limit_wake_polled_ns(line, a, b));

@@ -24,7 +24,6 @@
 #define LIMIT_PINGPONG_1 "ping-pong round trip over one line"
 #define LIMIT_PINGPONG_2 "ping-pong round trip over two lines"
 #define LIMIT_BARRIER "barrier of 2 by two flags"
-#define LIMIT_RING "ring of 1 sender and 1 receiver, 64 B"
 #define LIMIT_RING_MESSAGE_BYTES 64
 #define LIMIT_WAKE "wake-up of a sleeping thread, there and back"
 #define LIMIT_WAKE_POLLED "wake-up of a sleeping thread, its answer polled"
@@ -33,10 +32,11 @@
 #define LIMIT_LINE_BYTES 256
 
 /* Format the names "memcpy 4 KiB from the same mapping", "memcpy 4 KiB at random offsets of the same
- * mapping", "exchange of 32 B through slots, window 16" and "transfer between 2 of 100 M accounts, no
- * lock". */
+ * mapping", "ring of 1 sender and 1 receiver, 64 B", "exchange of 32 B through slots, window 16" and
+ * "transfer between 2 of 100 M accounts, no lock". */
 void limit_memcpy_name(size_t size_bytes, char ret_name[LIMIT_NAME_BYTES]);
 void limit_memcpy_random_name(size_t size_bytes, char ret_name[LIMIT_NAME_BYTES]);
+void limit_ring_name(size_t message_bytes, char ret_name[LIMIT_NAME_BYTES]);
 void limit_exchange_name(size_t size_bytes, size_t window, char ret_name[LIMIT_NAME_BYTES]);
 void limit_transfer_name(size_t accounts_count, char ret_name[LIMIT_NAME_BYTES]);
 
@@ -64,10 +64,11 @@ double limit_lock_contended_ns(void *line, int cpu_a, int cpu_b);
 double limit_pingpong_ns(void *line, int cpu_a, int cpu_b, int lines_count);
 double limit_barrier_ns(void *line, int cpu_a, int cpu_b);
 
-/* The same for messages of 64 bytes, streamed through a ring by plain stores: the time per message of the
- * sender. Each side publishes its index once per batch of messages, and has its own line for it. The receiver
- * copies and checks each message; the result is 0 if one was wrong. */
-double limit_ring_ns(void *line, int cpu_a, int cpu_b);
+/* The same for messages of a size of at least 8 bytes, streamed through a ring by plain stores: the time per
+ * message of the sender. Each side publishes its index once per batch of messages, or once per message if
+ * they are long, and has its own line for it. The receiver copies and checks each message; the result is 0 if
+ * one was wrong. */
+double limit_ring_ns(void *line, size_t message_bytes, int cpu_a, int cpu_b);
 
 /* Send a message of `size_bytes` (at least 8) through a slot of `window`, and receive one of that size
  * through another slot: the least that a remote procedure call does if both sides poll. Each side copies

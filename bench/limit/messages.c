@@ -15,75 +15,118 @@
 #define WAKE_BUDGET_NS 200000000
 #define WAKES_MAX 2000u
 #define WAKES_MIN 5u
-#define RING_SLOTS 1024 /* the whole ring fits the second-level cache */
-#define RING_BATCH 16   /* messages per store of an index; fewer are slower, more are no faster */
+#define RING_SLOTS 1024u        /* of short messages */
+#define RING_BATCH 16u          /* of them, per store of an index; fewer are slower, more are no faster */
+#define RING_SLOTS_MIN 8u       /* of long messages */
+#define RING_BYTES (512u << 10) /* a larger ring would not stay in the second-level cache */
+
+static size_t round_up(size_t bytes, size_t unit) {
+    return (bytes + unit - 1) / unit * unit;
+}
 
 /* ---- ring ---- */
 
 /* A message fills a slot. The sender copies it, and then sets its first and last word to its number there: a
- * copy of words that were just stored would wait for all earlier stores. `round` is the index of the side,
+ * copy of words that were just stored would wait for all earlier stores. (If it stores the first word before
+ * the last one, short messages take half as long again on some processors.) `round` is the index of the side,
  * which publishes it in `word` once per batch. A full ring has no message that is not published, since the
- * slots are a multiple of the batch. */
-struct message {
-    uint64_t words[LIMIT_RING_MESSAGE_BYTES / sizeof(uint64_t)];
-};
-
-_Static_assert(RING_SLOTS % RING_BATCH == 0, "a full ring ends with a batch");
-
-static struct message *slot_of(const struct work *work) {
-    return (struct message *)(void *)work->destination + work->round % RING_SLOTS;
+ * slots, `window` of them, are a multiple of the batch. */
+static inline char *slot_of(const struct work *work, size_t message_bytes) {
+    return work->destination + (work->round & (work->window - 1)) * message_bytes;
 }
 
-static void publish_batch(struct work *work) {
-    if (++work->round % RING_BATCH == 0)
+static inline void publish_batch(struct work *work) {
+    uint64_t batch = work->window < RING_SLOTS ? 1 : RING_BATCH; /* a power of two, as the window */
+    if ((++work->round & (batch - 1)) == 0)
         atomic_store_explicit(work->word, work->round, memory_order_release);
 }
 
-static void run_ring(struct work *work, uint64_t operations) {
-    const size_t last = sizeof(struct message) / sizeof(uint64_t) - 1;
-    const struct message message = {{0}};
+/* Inline, so that the sizes are constants for short messages. */
+static inline __attribute__((always_inline)) void send_messages(struct work *work, uint64_t operations,
+                                                                size_t message_bytes, size_t piece_bytes) {
     for (uint64_t i = 0; i < operations; i++) {
-        if (work->round - work->seen == RING_SLOTS) {
+        if (work->round - work->seen == work->window) {
             limit_await_round(work, work->seen + 1);
             work->seen = atomic_load_explicit(work->peer_word, memory_order_acquire);
         }
-        struct message *slot = slot_of(work);
-        limit_copy((char *)slot, (const char *)&message, sizeof message, sizeof message);
-        slot->words[0] = slot->words[last] = work->round;
+        char *slot = slot_of(work, message_bytes);
+        limit_copy(slot, work->source, message_bytes, piece_bytes);
+        memcpy(slot + message_bytes - sizeof work->round, &work->round, sizeof work->round);
+        memcpy(slot, &work->round, sizeof work->round);
         publish_batch(work);
     }
 }
 
-static void receive_ring(struct pair *pair) {
-    const size_t last = sizeof(struct message) / sizeof(uint64_t) - 1;
-    struct work *work = &pair->work[1];
-    struct message message;
+static inline __attribute__((always_inline)) void receive_messages(struct work *work, size_t message_bytes,
+                                                                   size_t piece_bytes) {
+    char *message = work->peer_destination;
     while (!limit_await_round(work, work->round + 1)) {
         work->seen = atomic_load_explicit(work->peer_word, memory_order_acquire);
         while (work->round < work->seen) {
-            limit_copy((char *)&message, (const char *)slot_of(work), sizeof message, sizeof message);
-            work->wrong_count += message.words[0] != work->round || message.words[last] != work->round;
+            uint64_t first, last;
+            limit_copy(message, slot_of(work, message_bytes), message_bytes, piece_bytes);
+            memcpy(&first, message, sizeof first);
+            memcpy(&last, message + message_bytes - sizeof last, sizeof last);
+            work->wrong_count += first != work->round || last != work->round;
             publish_batch(work);
         }
     }
 }
 
-double limit_ring_ns(void *line, int cpu_a, int cpu_b) {
+static void run_ring(struct work *work, uint64_t operations) {
+    if (work->size_bytes == LIMIT_RING_MESSAGE_BYTES)
+        send_messages(work, operations, LIMIT_RING_MESSAGE_BYTES, LIMIT_RING_MESSAGE_BYTES);
+    else
+        send_messages(work, operations, work->size_bytes, work->piece_bytes);
+}
+
+static void receive_ring(struct pair *pair) {
+    struct work *work = &pair->work[1];
+    if (work->size_bytes == LIMIT_RING_MESSAGE_BYTES)
+        receive_messages(work, LIMIT_RING_MESSAGE_BYTES, LIMIT_RING_MESSAGE_BYTES);
+    else
+        receive_messages(work, work->size_bytes, work->piece_bytes);
+}
+
+/* Each side also has a message of its own, at `source` or `peer_destination`. */
+static double measure_ring(void *line, char *memory, size_t side_bytes, size_t slots, size_t message_bytes,
+                           size_t piece_bytes, int cpu_a, int cpu_b) {
     _Atomic uint64_t *sent = line, *received = (void *)((char *)line + 2 * LINE_BYTES);
-    struct message *slots = aligned_alloc(SEPARATION_BYTES, RING_SLOTS * sizeof *slots);
-    if (!slots)
-        return 0;
-    memset(slots, 0, RING_SLOTS * sizeof *slots);
     struct pair pair = {.company = receive_ring};
-    pair.work[0] = (struct work){
-        .run = run_ring, .pair = &pair, .word = sent, .peer_word = received, .destination = (char *)slots};
-    pair.work[1] =
-        (struct work){.pair = &pair, .word = received, .peer_word = sent, .destination = (char *)slots};
+    for (size_t side = 0; side < 2; side++)
+        pair.work[side] = (struct work){.run = run_ring,
+                                        .pair = &pair,
+                                        .word = side == 0 ? sent : received,
+                                        .peer_word = side == 0 ? received : sent,
+                                        .source = memory,
+                                        .peer_destination = memory + side_bytes,
+                                        .destination = memory + 2 * side_bytes,
+                                        .window = slots,
+                                        .size_bytes = message_bytes,
+                                        .piece_bytes = piece_bytes};
     atomic_store(sent, 0);
     atomic_store(received, 0);
     double ns = limit_measure_pair(&pair, cpu_a, cpu_b);
-    free(slots);
     return pair.work[1].wrong_count == 0 ? ns : 0;
+}
+
+double limit_ring_ns(void *line, size_t message_bytes, int cpu_a, int cpu_b) {
+    size_t side_bytes = round_up(message_bytes, SEPARATION_BYTES), slots = RING_SLOTS;
+    while (slots > RING_SLOTS_MIN && slots * message_bytes > RING_BYTES)
+        slots /= 2;
+    size_t all_bytes = 2 * side_bytes + round_up(slots * message_bytes, SEPARATION_BYTES);
+    char *memory = aligned_alloc(SEPARATION_BYTES, all_bytes);
+    if (!memory)
+        return 0;
+    memset(memory, 0, all_bytes);
+    double ns = measure_ring(line, memory, side_bytes, slots, message_bytes, message_bytes, cpu_a, cpu_b);
+    if (message_bytes > PIECE_BYTES) {
+        double pieces_ns =
+            measure_ring(line, memory, side_bytes, slots, message_bytes, PIECE_BYTES, cpu_a, cpu_b);
+        ns = pieces_ns < ns ? pieces_ns : ns;
+    }
+    free(memory);
+    return ns;
 }
 
 /* ---- exchange ---- */
@@ -159,10 +202,6 @@ static void answer_requests(struct pair *pair) {
         atomic_store_explicit(&reply->number, ++work->round, memory_order_release);
         look_for_sleeper(work, work->round);
     }
-}
-
-static size_t round_up(size_t bytes, size_t unit) {
-    return (bytes + unit - 1) / unit * unit;
 }
 
 double limit_exchange_ns(size_t size_bytes, size_t window, int cpu_a, int cpu_b) {

@@ -168,18 +168,18 @@ static int ring_attend(struct bench_thread *thread) {
     }
 }
 
-/* A message of the size of those of the bare ring has that ring as its limit, because its lines move from one
- * processor to the other. A message of another size has the limit of its copy, and a round trip of any size a
- * ping-pong over one line. */
+/* A stream of messages has a bare ring as its limit, because the lines of all messages move from one
+ * processor to the other. A receiver that uses a loan does not read most of the message: such a message has
+ * the limit of its copy. A round trip of any size has a ping-pong over one line. */
 static double ring_limit(struct bench_job *job, char ret_name[LIMIT_NAME_BYTES]) {
     int a = bench_cpu(job->options, 0, 0), b = bench_cpu(job->options, 1, 0);
     if (job->point->variant == round_trip) {
         snprintf(ret_name, LIMIT_NAME_BYTES, "%s", LIMIT_PINGPONG_1);
         return limit_pingpong_ns(bench_scratch(job), a, b, 1);
     }
-    if (job->point->bytes == LIMIT_RING_MESSAGE_BYTES) {
-        snprintf(ret_name, LIMIT_NAME_BYTES, "%s", LIMIT_RING);
-        return limit_ring_ns(bench_scratch(job), a, b);
+    if (job->point->variant != loan_variant || job->point->bytes == LIMIT_RING_MESSAGE_BYTES) {
+        limit_ring_name(job->point->bytes, ret_name);
+        return limit_ring_ns(bench_scratch(job), job->point->bytes, a, b);
     }
     limit_memcpy_name(job->point->bytes, ret_name);
     return limit_memcpy_ns(bench_scratch(job), BENCH_SCRATCH_BYTES, job->point->bytes);

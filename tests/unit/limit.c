@@ -11,7 +11,7 @@
 #include "unit.h"
 
 #define MAPPING_BYTES (2u << 20)
-#define LIMITS_COUNT 24
+#define LIMITS_COUNT 25
 #define ACCOUNTS_COUNT 1000
 
 struct seen {
@@ -95,6 +95,8 @@ static void test_names(void **state) {
     assert_string_equal(name, "exchange of 4 KiB through slots");
     limit_exchange_name(32, 16, name);
     assert_string_equal(name, "exchange of 32 B through slots, window 16");
+    limit_ring_name(64 << 10, name);
+    assert_string_equal(name, "ring of 1 sender and 1 receiver, 64 KiB");
     limit_transfer_name(100000000, name);
     assert_string_equal(name, "transfer between 2 of 100 M accounts, no lock");
 }
