@@ -203,9 +203,10 @@ struct remo_rpc_op {
     void *reply;          /* written only when the call ends with a reply, never later; NULL: discard it */
     size_t reply_cap;
     uint64_t timeout_ns; /* from the start; REMO_FOREVER: no limit; 0: send it, and time out almost at once */
-    /* The thread waits for the call next, or first starts other such calls, for all of which it then waits
-     * (remo_rpc_wait_all). On shm the call then wakes its server as late as remo_rpc_call (remo_rpc_serve).
-     * No effect with `done`. */
+    /* The thread waits for the call next, or first starts other such calls, and then waits for all of them by
+     * one remo_rpc_wait_all. On shm the call then wakes its server as late as remo_rpc_call does (see
+     * remo_rpc_serve): until the thread waits for this call, or tests or cancels it, its request may not be
+     * executed. No effect with `done`. */
     bool waits;
     /* Called when the call has ended, once, by a thread that serves (see Done); NULL: not called. The
      * function may start the call again, or free it. */
@@ -309,9 +310,10 @@ REMO_API int remo_rpc_post(struct remo_rpc *rpc, uint32_t node, uint32_t number,
  * With 0, on shm, the call is cheap if nothing has arrived: one load for each of up to 8 nodes. A thread that
  * makes it every few microseconds spares this node most wake-ups of its service thread: the caller of
  * remo_rpc_call, or of a call that `waits`, then waits up to 3 us for that thread, and only then wakes the
- * service thread. Other requests (other calls, posts, forwarded ones) still wake it.
+ * service thread. Other requests (other calls, posts, forwarded ones) still wake it. In a SHORT handler or a
+ * `done` function a call with 0 serves nothing.
  * Errors:
- *   -EDEADLK  the caller is a SHORT handler or a `done` function
+ *   -EDEADLK  the caller is a SHORT handler or a `done` function, and `timeout_ns` is not 0
  *   -EINVAL   `rpc` is NULL */
 REMO_API int remo_rpc_serve(struct remo_rpc *rpc, uint64_t timeout_ns);
 

@@ -381,8 +381,8 @@ int remo_rpc_serve(struct remo_rpc *rpc, uint64_t timeout_ns) {
     struct remo__thread *thread = remo__thread(rpc->node);
     if (!thread)
         return remo__last_code();
-    if (thread->handling)
-        return fail_wait();
+    if (remo__unlikely(thread->handling != NULL))
+        return timeout_ns == 0 ? 0 : fail_wait();
     if (timeout_ns == 0 && rpc->transport->mapped) {
         remo__rpc_serve_now(rpc->transport, thread);
         return 0;

@@ -122,7 +122,7 @@ static void start_prepare(struct remo__tx_commit *commit, struct remo__tx_partic
                                              .reply = participant->reply,
                                              .reply_cap = sizeof participant->reply,
                                              .timeout_ns = space->node->op_timeout_ns,
-                                             .waits = true};
+                                             .waits = !commit->is_own}; /* this node prepares meanwhile */
     int rc = remo_rpc_start(space->rpc, &participant->call);
     if (rc != 0) /* -EAGAIN, which would mean a conflict: the node has not opened the space */
         participant->call.status = rc == -EAGAIN ? -ETIMEDOUT : rc;

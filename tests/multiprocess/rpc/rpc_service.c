@@ -51,7 +51,8 @@ static int answer(void *ctx, const struct remo_rpc_request *request) {
     wrong += remo_rpc_reply(request, 6, "six", 4) != -EALREADY;
     wrong += remo_rpc_defer(request, &deferred) != -EALREADY;
     wrong += remo_rpc_forward(request, service->rank, ECHO, NULL, 0) != -EALREADY;
-    wrong += remo_rpc_serve(service->rpc, 0) != -EDEADLK;
+    wrong += remo_rpc_serve(service->rpc, 1) != -EDEADLK;
+    wrong += remo_rpc_serve(service->rpc, 0) != 0; /* it serves nothing */
     wrong += remo_rpc_call(service->rpc, service->rank, ECHO, NULL, 0, NULL, 0, NULL, 0) != -EDEADLK;
     atomic_fetch_add(&service->shared->wrong_count, (uint64_t)wrong);
     return -EIO; /* not used: it has replied */
