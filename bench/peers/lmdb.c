@@ -4,34 +4,21 @@
 #include "bench/peers/lmdb_store.h"
 
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/statvfs.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/bits.h"
 #include "base/clock.h"
 
 #define FOLDER "/dev/shm"
-#define PROCESSES_MAX 64u            /* of --active */
 #define FILE_BYTES_MIN (64ull << 20) /* room for old versions of pages that transactions replace */
 #define COMMIT_KEYS 10000u           /* of a transaction of the population */
 
 static const struct lmdb_workload *const workloads[] = {&lmdb_tatp, &lmdb_smallbank, &lmdb_tree, &lmdb_scan,
                                                         &lmdb_ycsb};
-
-/* Shared by the processes. */
-struct lmdb_shared {
-    _Atomic unsigned arrived; /* at barriers, so far */
-    /* written when the process has finished */
-    struct measure_result results[PROCESSES_MAX];
-    union lmdb_counts counts[PROCESSES_MAX];
-};
 
 static char folder[] = FOLDER "/remo-peer-lmdb-XXXXXX";
 static pid_t folder_owner; /* 0: the folder has been removed */
@@ -49,19 +36,6 @@ static void remove_folder(void) {
     folder_owner = 0;
 }
 
-/* Wait until every process has arrived. If another process has ended, it has printed the reason: process 0
- * detects this, and ends. All others end with process 0. */
-static void barrier(struct lmdb_store *store) {
-    unsigned all = ++store->barriers * store->processes;
-    atomic_fetch_add(&store->shared->arrived, 1);
-    while (atomic_load(&store->shared->arrived) < all) {
-        bool ended = store->process == 0 && waitpid(-1, NULL, WNOHANG) > 0;
-        if (ended && atomic_load(&store->shared->arrived) < all)
-            exit(1);
-        nanosleep(&(struct timespec){.tv_nsec = 100000}, NULL);
-    }
-}
-
 /* ---- the environment ---- */
 
 static size_t file_bytes(const struct lmdb_store *store) {
@@ -72,11 +46,11 @@ static size_t file_bytes(const struct lmdb_store *store) {
 static void check_room(const struct lmdb_store *store) {
     struct statvfs tmpfs;
     if (statvfs(FOLDER, &tmpfs) != 0)
-        lmdb_fail("cannot make the file of LMDB: " FOLDER ": %s; mount a tmpfs there", strerror(errno));
+        processes_fail("cannot make the file of LMDB: " FOLDER ": %s; mount a tmpfs there", strerror(errno));
     if ((double)tmpfs.f_bavail * (double)tmpfs.f_frsize < (double)file_bytes(store))
-        lmdb_fail("cannot make the file of LMDB: " FOLDER
-                  " has less than %zu MiB left; enlarge it, or give fewer --keys",
-                  file_bytes(store) >> 20);
+        processes_fail("cannot make the file of LMDB: " FOLDER
+                       " has less than %zu MiB left; enlarge it, or give fewer --keys",
+                       file_bytes(store) >> 20);
 }
 
 static void open_environment(struct lmdb_store *store) {
@@ -145,22 +119,22 @@ static double batch(void *ctx, uint64_t operations) {
 
 static void report(struct lmdb_store *store) {
     struct measure_result all;
-    union lmdb_counts counts = {0};
+    union transaction_counts counts = {0};
     char distribution[32] = "uniform";
     if (store->options->zipf > 0)
         snprintf(distribution, sizeof distribution, "zipf %.2f", store->options->zipf);
-    for (unsigned i = 0; i < store->processes && store->workload->add_counts; i++)
-        store->workload->add_counts(&counts, &store->shared->counts[i]);
+    for (unsigned i = 0; i < store->processes.count && store->workload->add_counts; i++)
+        store->workload->add_counts(&counts, processes_counts(&store->processes, i));
     lmdb_begin(store, true);
     store->workload->check(store, &counts);
     lmdb_end(store);
-    measure_merge(store->shared->results, (int)store->processes, &all);
+    processes_merge(&store->processes, &all);
     struct measure_subject subject = {.bench = store->workload->bench,
                                       .object = store->workload->object,
                                       .variant = store->point->variant,
                                       .window = store->point->is_scan ? store->entries : 0,
-                                      .nodes = (int)store->processes,
-                                      .active = store->processes,
+                                      .nodes = (int)store->processes.count,
+                                      .active = store->processes.count,
                                       .keys_count = store->options->keys_count,
                                       .keys = store->workload->has_distribution ? distribution : NULL,
                                       .read_percent = -1};
@@ -170,45 +144,44 @@ static void report(struct lmdb_store *store) {
 /* Measure the current point in all processes. */
 static void run_point(struct lmdb_store *store) {
     const struct lmdb_workload *workload = store->workload;
+    struct measure_result result;
     if (workload->begin)
         workload->begin(store);
-    barrier(store);
-    measure_run(batch, store, window_of(store), store->options->seconds,
-                &store->shared->results[store->process]);
+    processes_barrier(&store->processes);
+    measure_run(batch, store, window_of(store), store->options->seconds, &result);
     if (workload->finish)
         workload->finish(store);
-    store->shared->counts[store->process] = store->counts;
-    barrier(store);
-    if (store->process == 0)
+    processes_share(&store->processes, &result, &store->counts);
+    processes_barrier(&store->processes);
+    if (store->processes.index == 0)
         report(store);
-    barrier(store);
+    processes_barrier(&store->processes);
 }
 
 static void run_points(struct lmdb_store *store) {
     for (store->point = store->workload->points; store->point->run; store->point++)
         if (!store->point->is_uniform || store->options->zipf <= 0)
             run_point(store);
-    measure_print_end((int)store->process);
+    measure_print_end((int)store->processes.index);
 }
 
 static void run_process(struct lmdb_store *store) {
-    measure_settle(store->options, (int)store->process);
-    if (store->process == 0)
+    if (store->processes.index == 0)
         open_environment(store);
-    barrier(store);
-    if (store->process != 0)
+    processes_barrier(&store->processes);
+    if (store->processes.index != 0)
         open_environment(store);
-    barrier(store);
-    if (store->process == 0) {
+    processes_barrier(&store->processes);
+    if (store->processes.index == 0) {
         remove_folder(); /* its files remain until the processes end */
         open_tables(store, MDB_CREATE);
         fill(store);
     }
-    barrier(store);
-    if (store->process != 0)
+    processes_barrier(&store->processes);
+    if (store->processes.index != 0)
         open_tables(store, 0);
     open_reader(store);
-    remo__random_seed(&store->random, store->process + 1);
+    remo__random_seed(&store->random, store->processes.index + 1);
     run_points(store);
 }
 
@@ -216,7 +189,7 @@ static const struct lmdb_workload *find_workload(const char *bench) {
     for (size_t i = 0; i < REMO__ARRAY_COUNT(workloads); i++)
         if (strcmp(workloads[i]->bench, bench) == 0)
             return workloads[i];
-    lmdb_fail("%s is not a benchmark of LMDB", bench);
+    processes_fail("%s is not a benchmark of LMDB", bench);
 }
 
 int main(int argc, char **argv) {
@@ -225,21 +198,12 @@ int main(int argc, char **argv) {
     measure_parse(argc, argv, &options);
     store.workload = find_workload(options.bench);
     check_room(&store);
-    store.processes = options.active;
-    store.shared =
-        mmap(NULL, sizeof *store.shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (store.shared == MAP_FAILED)
-        lmdb_fail("no memory to share");
+    processes_prepare(&store.processes, &options);
     if (!mkdtemp(folder))
-        lmdb_fail("cannot make the folder %s: %s", folder, strerror(errno));
+        processes_fail("cannot make the folder %s: %s", folder, strerror(errno));
     folder_owner = getpid();
     atexit(remove_folder);
-    for (unsigned i = 1; i < store.processes && store.process == 0; i++) {
-        pid_t pid = fork();
-        if (pid < 0)
-            lmdb_fail("cannot start a process: %s", strerror(errno));
-        store.process = pid == 0 ? i : 0;
-    }
+    processes_start(&store.processes, &options);
     run_process(&store);
     return 0;
 }

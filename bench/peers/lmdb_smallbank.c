@@ -8,7 +8,7 @@
 
 static void read_row(void *tx, enum smallbank_table table, uint64_t customer, struct smallbank_row *ret_row) {
     if (lmdb_read(tx, table, customer, ret_row, sizeof *ret_row) != 0)
-        lmdb_fail("the benchmark is wrong: customer %llu has no account", (unsigned long long)customer);
+        processes_fail("the benchmark is wrong: customer %llu has no account", (unsigned long long)customer);
 }
 
 static int read_rows(void *tx, const struct smallbank_account *accounts, uint32_t count,
@@ -24,8 +24,8 @@ static int update_row(void *tx, enum smallbank_table table, const struct smallba
 }
 
 static int fail_row(uint64_t customer, uint64_t other) {
-    lmdb_fail("the benchmark is wrong: the account of customer %llu belongs to %llu",
-              (unsigned long long)customer, (unsigned long long)other);
+    processes_fail("the benchmark is wrong: the account of customer %llu belongs to %llu",
+                   (unsigned long long)customer, (unsigned long long)other);
 }
 
 static void insert(struct lmdb_store *store, uint64_t key) {
@@ -47,11 +47,11 @@ static void run(struct lmdb_store *store) {
 
 /* ---- counts ---- */
 
-static void add_counts(union lmdb_counts *to, const union lmdb_counts *counts) {
+static void add_counts(union transaction_counts *to, const union transaction_counts *counts) {
     smallbank_add_counts(&to->smallbank, &counts->smallbank);
 }
 
-static void check(const struct lmdb_store *store, const union lmdb_counts *all) {
+static void check(const struct lmdb_store *store, const union transaction_counts *all) {
     uint64_t customers = store->options->keys_count;
     int64_t sum = 0, expected = smallbank_sum(customers, &all->smallbank);
     for (uint64_t customer = 0; customer < customers; customer++)
@@ -61,8 +61,8 @@ static void check(const struct lmdb_store *store, const union lmdb_counts *all) 
             sum += row.balance;
         }
     if (sum != expected)
-        lmdb_fail("the benchmark is wrong: the sum of all accounts is %lld, not %lld", (long long)sum,
-                  (long long)expected);
+        processes_fail("the benchmark is wrong: the sum of all accounts is %lld, not %lld", (long long)sum,
+                       (long long)expected);
 }
 
 const struct lmdb_workload lmdb_smallbank = {

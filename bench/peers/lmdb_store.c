@@ -3,23 +3,11 @@
 #include "bench/peers/lmdb_store.h"
 
 #include <errno.h>
-#include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-void lmdb_fail(const char *format, ...) {
-    va_list values;
-    va_start(values, format);
-    vfprintf(stderr, format, values);
-    va_end(values);
-    fputc('\n', stderr);
-    exit(1);
-}
 
 void lmdb_check(int rc, const char *what) {
     if (rc != 0)
-        lmdb_fail("LMDB cannot %s: %s", what, mdb_strerror(rc));
+        processes_fail("LMDB cannot %s: %s", what, mdb_strerror(rc));
 }
 
 /* ---- transactions ---- */
@@ -55,7 +43,7 @@ int lmdb_read(const struct lmdb_store *store, unsigned table, size_t key, void *
         return -ENOENT;
     lmdb_check(rc, "read a row");
     if (row.mv_size != bytes)
-        lmdb_fail("the benchmark is wrong: a row of %zu bytes instead of %zu", row.mv_size, bytes);
+        processes_fail("the benchmark is wrong: a row of %zu bytes instead of %zu", row.mv_size, bytes);
     memcpy(ret_row, row.mv_data, bytes);
     return 0;
 }

@@ -9,34 +9,25 @@
 
 #include "base/random.h"
 #include "bench/peers/measure.h"
+#include "bench/peers/processes.h"
 #include "bench/tree/mix.h"
-#include "bench/tx/smallbank_rows.h"
-#include "bench/tx/tatp_rows.h"
 
 #define LMDB_TABLES_MAX 8u
 #define LMDB_POINTS_MAX 8u
-
-struct lmdb_shared;
-
-union lmdb_counts {
-    struct tatp_counts tatp;
-    struct smallbank_counts smallbank;
-};
 
 /* The databases, as seen by one process. */
 struct lmdb_store {
     const struct lmdb_workload *workload;
     const struct lmdb_point *point;
     const struct measure_options *options;
-    struct lmdb_shared *shared;
-    unsigned process, processes, barriers;
+    struct processes processes;
     MDB_env *env;
     MDB_dbi tables[LMDB_TABLES_MAX];
     MDB_txn *reader;  /* renewed for each transaction that only reads */
     MDB_txn *txn;     /* the current one */
     bool has_changes; /* of the current one */
     struct remo__random random;
-    union lmdb_counts counts;
+    union transaction_counts counts;
     uint64_t paused_ns; /* set by `run`: time since the last timing that is not counted */
 
     /* of benchmarks of the ordered map (lmdb_tree.c) */
@@ -70,14 +61,13 @@ struct lmdb_workload {
     struct lmdb_point points[LMDB_POINTS_MAX]; /* `run` of the one after the last is NULL */
     bool has_distribution;                     /* of keys, by --zipf */
     /* Add up the counts of a process; may be NULL. */
-    void (*add_counts)(union lmdb_counts *to, const union lmdb_counts *counts);
+    void (*add_counts)(union transaction_counts *to, const union transaction_counts *counts);
     /* Check the result of all processes after each point; store->reader is active. */
-    void (*check)(const struct lmdb_store *store, const union lmdb_counts *all);
+    void (*check)(const struct lmdb_store *store, const union transaction_counts *all);
 };
 
 extern const struct lmdb_workload lmdb_tatp, lmdb_smallbank, lmdb_tree, lmdb_scan, lmdb_ycsb;
 
-__attribute__((noreturn, format(printf, 1, 2))) void lmdb_fail(const char *format, ...);
 /* End the process unless `rc` is 0. */
 void lmdb_check(int rc, const char *what);
 MDB_val lmdb_value(const void *data, size_t bytes);

@@ -50,8 +50,8 @@ static int remove_row(void *tx, enum tatp_table table, const struct tatp_key *ke
 }
 
 static int fail_row(uint64_t subscriber, uint64_t other) {
-    lmdb_fail("the benchmark is wrong: the row of subscriber %llu belongs to %llu",
-              (unsigned long long)subscriber, (unsigned long long)other);
+    processes_fail("the benchmark is wrong: the row of subscriber %llu belongs to %llu",
+                   (unsigned long long)subscriber, (unsigned long long)other);
 }
 
 /* ---- the population: keys ascend, so rows are appended ---- */
@@ -80,8 +80,8 @@ static void find_by_number(const struct lmdb_store *store, uint64_t subscriber) 
     MDB_val name = lmdb_value(digits, TATP_NUMBER_DIGITS), value;
     lmdb_check(mdb_get(store->txn, store->tables[TATP_NUMBERS], &name, &value), "find a number");
     if (value.mv_size != sizeof subscriber || memcmp(value.mv_data, &subscriber, sizeof subscriber) != 0)
-        lmdb_fail("the benchmark is wrong: the number of subscriber %llu has another row",
-                  (unsigned long long)subscriber);
+        processes_fail("the benchmark is wrong: the number of subscriber %llu has another row",
+                       (unsigned long long)subscriber);
 }
 
 static void run(struct lmdb_store *store) {
@@ -97,14 +97,14 @@ static void run(struct lmdb_store *store) {
 
 /* ---- counts ---- */
 
-static void add_counts(union lmdb_counts *to, const union lmdb_counts *counts) {
+static void add_counts(union transaction_counts *to, const union transaction_counts *counts) {
     tatp_add_counts(&to->tatp, &counts->tatp);
 }
 
-static void check(const struct lmdb_store *store, const union lmdb_counts *all) {
+static void check(const struct lmdb_store *store, const union transaction_counts *all) {
     char sentence[TATP_SENTENCE_BYTES];
     if (!tatp_check_shares(&all->tatp, store->options->keys_count, sentence))
-        lmdb_fail("%s", sentence);
+        processes_fail("%s", sentence);
 }
 
 const struct lmdb_workload lmdb_tatp = {

@@ -33,8 +33,8 @@ static uint64_t get(struct lmdb_store *store, uint64_t number) {
         memcpy(&value, data.mv_data, sizeof value);
     lmdb_end(store);
     if (data.mv_size != sizeof value || !tree_value_belongs(key, value))
-        lmdb_fail("the benchmark is wrong: the value of %zu bytes is not one of key %016llx", data.mv_size,
-                  (unsigned long long)tree_big_endian(key));
+        processes_fail("the benchmark is wrong: the value of %zu bytes is not one of key %016llx",
+                       data.mv_size, (unsigned long long)tree_big_endian(key));
     return value;
 }
 
@@ -84,7 +84,7 @@ static void check_records(struct lmdb_store *store, uint64_t number, unsigned en
         first++;
     if (store->records[0].key != tree_key(number) || !tree_records_are_right(store->records, first)
         || !tree_records_are_right(store->records + first, entries - first))
-        lmdb_fail("the benchmark is wrong: a scan returned wrong entries");
+        processes_fail("the benchmark is wrong: a scan returned wrong entries");
     store->paused_ns += remo__now_ns() - now;
 }
 
@@ -118,15 +118,15 @@ static void prepare(struct lmdb_store *store) {
     store->entries = (unsigned)remo__min(store->entries, options->keys_count);
     store->records = calloc(remo__max(store->entries, MIX_ENTRIES_MAX), sizeof store->records[0]);
     if (!store->records
-        || tree_keys_prepare(&store->keys, options->keys_count, options->zipf, store->process) != 0)
-        lmdb_fail("no memory for keys drawn in advance");
+        || tree_keys_prepare(&store->keys, options->keys_count, options->zipf, store->processes.index) != 0)
+        processes_fail("no memory for keys drawn in advance");
 }
 
 static void begin(struct lmdb_store *store) {
     if (!store->records)
         prepare(store);
-    store->worker =
-        (struct mix_worker){.keys = &store->keys, .workers = store->processes, .worker = store->process};
+    store->worker = (struct mix_worker){
+        .keys = &store->keys, .workers = store->processes.count, .worker = store->processes.index};
     tree_drawer_begin(&store->worker.drawer, &store->random);
     store->changes = 0;
 }
@@ -152,7 +152,7 @@ static void run_scan(struct lmdb_store *store) {
 /* Before the second point of scans, process 0 updates as many random keys as there are. */
 static void begin_scan(struct lmdb_store *store) {
     begin(store);
-    if (store->point == lmdb_scan.points || store->process != 0)
+    if (store->point == lmdb_scan.points || store->processes.index != 0)
         return;
     for (uint64_t i = 0; i < store->keys.count; i += store->entries) {
         lmdb_begin(store, false);
@@ -186,13 +186,13 @@ static void finish_mix(struct lmdb_store *store) {
 
 /* ---- check ---- */
 
-static void check(const struct lmdb_store *store, const union lmdb_counts *all) {
+static void check(const struct lmdb_store *store, const union transaction_counts *all) {
     MDB_stat stat;
     (void)all;
     lmdb_check(mdb_stat(store->txn, store->tables[0], &stat), "count the entries");
     if (stat.ms_entries != store->options->keys_count)
-        lmdb_fail("the benchmark is wrong: the map has %zu entries instead of %llu", stat.ms_entries,
-                  (unsigned long long)store->options->keys_count);
+        processes_fail("the benchmark is wrong: the map has %zu entries instead of %llu", stat.ms_entries,
+                       (unsigned long long)store->options->keys_count);
 }
 
 const struct lmdb_workload lmdb_tree = {
