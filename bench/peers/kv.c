@@ -1,5 +1,5 @@
 /* kv.c - the client of key-value servers (kv.h): starts a server, fills it, measures reads and updates.
- * Every reply is checked; the server and its files are removed at the end, also after a signal. */
+ * Every reply is checked. */
 #include "kv.h"
 
 #include "base/clock.h"
@@ -7,24 +7,16 @@
 #include "zipf.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/un.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #define WINDOW_MAX 1024
 #define REPLY_BYTES_MAX 32
-#define START_NS (10 * REMO__NS_PER_S)
-#define STOP_NS (2 * REMO__NS_PER_S)
 #define REPLY_NS (10 * REMO__NS_PER_S)
 
 struct client {
@@ -44,139 +36,22 @@ struct client {
 
 /* ---- the server's process ---- */
 
-/* Static, so that a signal handler finds it. */
-static struct {
-    volatile pid_t pid; /* 0: none */
-    char folder[64];    /* "": none */
-    char socket_path[96];
-    struct sockaddr_in address; /* over TCP; otherwise its port is 0 */
-    int reservation;            /* over TCP: a socket that holds the port */
-} the_server;
-
-static void sleep_ms(long ms) {
-    nanosleep(&(struct timespec){.tv_nsec = ms * 1000000}, NULL);
-}
-
-static void stop_server(void) {
-    uint64_t deadline = remo__deadline(STOP_NS);
-    if (the_server.pid > 0)
-        kill(the_server.pid, SIGTERM);
-    while (the_server.pid > 0 && waitpid(the_server.pid, NULL, WNOHANG) == 0) {
-        if (remo__remaining_ns(deadline) == 0)
-            kill(the_server.pid, SIGKILL);
-        sleep_ms(5);
-    }
-    the_server.pid = 0;
-    if (the_server.folder[0]) {
-        unlink(the_server.socket_path);
-        rmdir(the_server.folder);
-    }
-}
-
-/* Remove the server and its files before a signal ends the program. */
-static void on_signal(int number) {
-    stop_server();
-    _exit(128 + number);
-}
-
-static int is_tcp(const struct measure_options *options) {
-    return options->transport && strcmp(options->transport, MEASURE_TCP) == 0;
-}
-
-static void run_server(const struct kv_server *server, const struct measure_options *options) {
-    char texts[2][32], port[8];
-    const char *argv[KV_ARGUMENTS_MAX];
-    struct kv_endpoint endpoint = {
-        .is_tcp = is_tcp(options), .socket_path = the_server.socket_path, .port = port};
-    snprintf(port, sizeof port, "%u", ntohs(the_server.address.sin_port));
-    int null = open("/dev/null", O_RDWR);
-    dup2(null, STDIN_FILENO);
-    dup2(null, STDOUT_FILENO);
-    signal(SIGTERM, SIG_DFL);
-    signal(SIGINT, SIG_DFL);
+static void settle_server(const void *ctx) {
+    const struct measure_options *options = ctx;
     measure_settle(options, 1);
-    server->command(options, &endpoint, texts, argv);
-    if (chdir(the_server.folder) == 0)
-        execvp(server->program, (char *const *)(uintptr_t)argv);
-    fprintf(stderr, "cannot start %s: %s\n", server->program, strerror(errno));
-    _exit(127);
-}
-
-/* Choose a free port and hold it: a bound socket that does not listen reserves the port, except
- * against servers that set SO_REUSEADDR, as both servers do. */
-static int reserve_port(void) {
-    socklen_t length = sizeof the_server.address;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    the_server.reservation = fd;
-    the_server.address =
-        (struct sockaddr_in){.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &(int){1}, sizeof(int)) == 0
-        && bind(fd, (struct sockaddr *)&the_server.address, length) == 0
-        && getsockname(fd, (struct sockaddr *)&the_server.address, &length) == 0)
-        return 0;
-    fprintf(stderr, "cannot reserve a TCP port of 127.0.0.1: %s\n", strerror(errno));
-    return -1;
-}
-
-static int connect_unix(void) {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    snprintf(address.sun_path, sizeof address.sun_path, "%s", the_server.socket_path);
-    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
-        return fd;
-    close(fd);
-    return -1;
-}
-
-static int connect_tcp(void) {
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return -1;
-    if (connect(fd, (struct sockaddr *)&the_server.address, sizeof the_server.address) == 0
-        && setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)) == 0)
-        return fd;
-    close(fd);
-    return -1;
-}
-
-/* The client polls the socket: it must not block. */
-static int connect_to_server(const struct measure_options *options) {
-    int fd = is_tcp(options) ? connect_tcp() : connect_unix();
-    if (fd >= 0)
-        fcntl(fd, F_SETFL, O_NONBLOCK);
-    return fd;
 }
 
 /* Returns the connected socket, or -1 after printing the error. */
 static int start_server(const struct kv_server *server, const struct measure_options *options) {
-    const char *tmp = getenv("TMPDIR");
-    char folder[sizeof the_server.folder];
-    snprintf(folder, sizeof folder, "%.40s/remo-peer-XXXXXX", tmp ? tmp : "/tmp");
-    if (!mkdtemp(folder)) {
-        fprintf(stderr, "cannot make the folder %s for the server's socket: %s\n", folder, strerror(errno));
+    char texts[2][32];
+    const char *argv[KV_ARGUMENTS_MAX];
+    struct server_endpoint endpoint;
+    bool is_tcp = options->transport && strcmp(options->transport, MEASURE_TCP) == 0;
+    if (!server_make_folder(NULL) || server_choose_endpoint(is_tcp, &endpoint) != 0)
         return -1;
-    }
-    snprintf(the_server.socket_path, sizeof the_server.socket_path, "%s/socket", folder);
-    memcpy(the_server.folder, folder, sizeof folder);
-    if (is_tcp(options) && reserve_port() != 0)
-        return -1;
-    signal(SIGTERM, on_signal);
-    signal(SIGINT, on_signal);
-    pid_t pid = fork();
-    if (pid == 0)
-        run_server(server, options);
-    the_server.pid = pid;
-    uint64_t deadline = remo__deadline(START_NS);
-    while (the_server.pid > 0 && remo__remaining_ns(deadline) > 0) {
-        int fd = connect_to_server(options);
-        if (fd >= 0)
-            return fd;
-        if (waitpid(the_server.pid, NULL, WNOHANG) != 0)
-            the_server.pid = 0;
-        sleep_ms(5);
-    }
-    fprintf(stderr, "%s did not start\n", server->program);
-    return -1;
+    server->command(options, &endpoint, texts, argv);
+    server_launch(argv, SIGTERM, settle_server, options);
+    return server_await();
 }
 
 /* ---- requests and replies ---- */
@@ -213,7 +88,7 @@ static ssize_t check_reply(const struct client *client, unsigned i, const char *
 static void give_up(const struct client *client, const char *why, const char *detail, size_t detail_bytes) {
     fprintf(stderr, "%s: %s %.*s\n", client->server->program, why,
             (int)(detail_bytes < 40 ? detail_bytes : 40), detail);
-    stop_server();
+    server_stop();
     exit(1);
 }
 
@@ -350,7 +225,7 @@ int kv_main(const struct kv_server *server, int argc, char **argv) {
         measure_print_end(0);
         close(client->fd);
     }
-    stop_server();
+    server_stop();
     free(client);
     return started ? 0 : 1;
 }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "measure.h"
+#include "server.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,17 +16,11 @@
 #define KV_REQUEST_BYTES_MAX 64
 #define KV_ARGUMENTS_MAX 40
 
-/* The server's address: a Unix socket, or a port of 127.0.0.1. */
-struct kv_endpoint {
-    bool is_tcp;
-    const char *socket_path, *port;
-};
-
 struct kv_server {
     const char *program;
 
     /* Write the command line, NULL at its end; `texts` is memory for formatted arguments. */
-    void (*command)(const struct measure_options *options, const struct kv_endpoint *endpoint,
+    void (*command)(const struct measure_options *options, const struct server_endpoint *endpoint,
                     char texts[2][32], const char *ret_argv[KV_ARGUMENTS_MAX]);
 
     /* Write a request at `at`, which has room for KV_REQUEST_BYTES_MAX; returns its length. */

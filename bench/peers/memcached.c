@@ -10,7 +10,7 @@
 #define ITEM_BYTES 120 /* server memory for an item of 16 bytes, with a margin */
 #define MEMORY_MIB_MIN 64
 
-static void command(const struct measure_options *options, const struct kv_endpoint *endpoint,
+static void command(const struct measure_options *options, const struct server_endpoint *endpoint,
                     char texts[2][32], const char *ret_argv[KV_ARGUMENTS_MAX]) {
     unsigned power = 16; /* of the hash table, so that it does not grow during the measurement */
     while (power < 31 && 1ull << power < options->keys_count)

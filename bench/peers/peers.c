@@ -29,7 +29,8 @@ static const char *const one_sided[] = {"read", "write",   "fetch_add", "compare
                                         "lock", "barrier", "accounts",  NULL};
 static const char *const key_value[] = {"kv", NULL};
 static const char *const calls[] = {"rpc", NULL};
-static const char *const transactions[] = {"smallbank", "tatp", "tree", "scan", "ycsb", NULL};
+static const char *const transactions[] = {"smallbank", "tatp", NULL};
+static const char *const transactions_and_map[] = {"smallbank", "tatp", "tree", "scan", "ycsb", NULL};
 
 #define OPENMPI "openmpi-bin libopenmpi-dev"
 
@@ -49,11 +50,13 @@ static const struct peer peers[] = {
     {"openshmem", "peer-oshmem", "oshrun", OPENMPI, mpi_default, one_sided, NULL},
     {"redis", "peer-redis", "redis-server", "redis-server", NULL, key_value, "unix"},
     {"redis", "peer-redis", "redis-server", "redis-server", NULL, key_value, "tcp"},
+    {"redis", "peer-redis", "redis-server", "redis-server", NULL, transactions, "unix"},
     {"memcached", "peer-memcached", "memcached", "memcached", NULL, key_value, "unix"},
     {"memcached", "peer-memcached", "memcached", "memcached", NULL, key_value, "tcp"},
     {"ucx", "peer-ucx", NULL, "libucx-dev", NULL, calls, NULL},
     {"nng", "peer-nng", NULL, "libnng-dev", NULL, calls, NULL},
-    {"lmdb", "peer-lmdb", NULL, "liblmdb-dev", NULL, transactions, NULL},
+    {"lmdb", "peer-lmdb", NULL, "liblmdb-dev", NULL, transactions_and_map, NULL},
+    {"sqlite", "peer-sqlite", NULL, "libsqlite3-dev", NULL, transactions, NULL},
     {0},
 };
 

@@ -1,12 +1,12 @@
 /* redis.c - Redis without persistence, over a Unix socket or TCP loopback, pipelined.
  * Every user of the machine can connect to the TCP port during the benchmark. Therefore commands
  * are removed that let clients write files or load code. */
-#include "kv.h"
+#include "bench/peers/redis_tx.h"
 
 #include <string.h>
 
-static void command(const struct measure_options *options, const struct kv_endpoint *endpoint,
-                    char texts[2][32], const char *ret_argv[KV_ARGUMENTS_MAX]) {
+void redis_command_line(const struct measure_options *options, const struct server_endpoint *endpoint,
+                        char texts[2][32], const char *ret_argv[KV_ARGUMENTS_MAX]) {
     static const char *const common[] = {"--save",
                                          "",
                                          "--appendonly",
@@ -63,11 +63,15 @@ static size_t set(char *at, const char key[KV_WORD_BYTES], const char value[KV_W
 
 int main(int argc, char **argv) {
     static const struct kv_server redis = {.program = "redis-server",
-                                           .command = command,
+                                           .command = redis_command_line,
                                            .get = get,
                                            .set = set,
                                            .get_reply = "$8\r\n",
                                            .get_end = "\r\n",
                                            .set_reply = "+OK\r\n"};
+    struct measure_options options;
+    measure_parse(argc, argv, &options);
+    if (strcmp(options.bench, "kv") != 0)
+        return transactions_main(&redis_transactions, argc, argv);
     return kv_main(&redis, argc, argv);
 }

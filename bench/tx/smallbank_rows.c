@@ -4,11 +4,6 @@
 
 #define HOT_CUSTOMERS_PERCENT 4u
 #define HOT_ACCESSES_PERCENT 90u
-#define DEPOSIT 130
-#define PAYMENT 500
-#define SAVING 2020
-#define CHECK 500
-#define PENALTY 100 /* for a check that is not covered */
 
 /* An attempt of a transaction. */
 struct attempt {
@@ -72,7 +67,7 @@ static int balance(const struct attempt *attempt) {
 static int deposit_checking(const struct attempt *attempt) {
     struct smallbank_row row;
     int rc = read_row(attempt, SMALLBANK_CHECKING, &row);
-    return rc == 0 ? add_to(attempt, SMALLBANK_CHECKING, &row, DEPOSIT) : rc;
+    return rc == 0 ? add_to(attempt, SMALLBANK_CHECKING, &row, SMALLBANK_DEPOSIT) : rc;
 }
 
 static int send_payment(const struct attempt *attempt) {
@@ -81,17 +76,17 @@ static int send_payment(const struct attempt *attempt) {
                                                  {SMALLBANK_CHECKING, customers[1]}};
     struct smallbank_row rows[2];
     int rc = read_rows(attempt, accounts, 2, rows);
-    attempt->call->is_refused = rc == 0 && rows[0].balance < PAYMENT;
+    attempt->call->is_refused = rc == 0 && rows[0].balance < SMALLBANK_PAYMENT;
     if (rc != 0 || attempt->call->is_refused)
         return rc;
-    rc = add_to(attempt, SMALLBANK_CHECKING, &rows[0], -PAYMENT);
-    return rc == 0 ? add_to(attempt, SMALLBANK_CHECKING, &rows[1], PAYMENT) : rc;
+    rc = add_to(attempt, SMALLBANK_CHECKING, &rows[0], -SMALLBANK_PAYMENT);
+    return rc == 0 ? add_to(attempt, SMALLBANK_CHECKING, &rows[1], SMALLBANK_PAYMENT) : rc;
 }
 
 static int transact_savings(const struct attempt *attempt) {
     struct smallbank_row row;
     int rc = read_row(attempt, SMALLBANK_SAVINGS, &row);
-    return rc == 0 ? add_to(attempt, SMALLBANK_SAVINGS, &row, SAVING) : rc;
+    return rc == 0 ? add_to(attempt, SMALLBANK_SAVINGS, &row, SMALLBANK_SAVING) : rc;
 }
 
 static int write_check(const struct attempt *attempt) {
@@ -99,9 +94,9 @@ static int write_check(const struct attempt *attempt) {
     int rc = read_both(attempt, rows);
     if (rc != 0)
         return rc;
-    bool is_covered = rows[SMALLBANK_SAVINGS].balance + rows[SMALLBANK_CHECKING].balance >= CHECK;
+    bool is_covered = rows[SMALLBANK_SAVINGS].balance + rows[SMALLBANK_CHECKING].balance >= SMALLBANK_CHECK;
     return add_to(attempt, SMALLBANK_CHECKING, &rows[SMALLBANK_CHECKING],
-                  is_covered ? -CHECK : -CHECK - PENALTY);
+                  is_covered ? -SMALLBANK_CHECK : -SMALLBANK_CHECK - SMALLBANK_PENALTY);
 }
 
 static const struct kind {

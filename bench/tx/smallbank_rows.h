@@ -12,6 +12,13 @@
 
 #define SMALLBANK_INITIAL 1000000 /* balance of each account at first */
 
+/* The amounts of transactions. */
+#define SMALLBANK_DEPOSIT 130
+#define SMALLBANK_PAYMENT 500
+#define SMALLBANK_SAVING 2020
+#define SMALLBANK_CHECK 500
+#define SMALLBANK_PENALTY 100 /* for a check that is not covered */
+
 enum smallbank_table { SMALLBANK_SAVINGS, SMALLBANK_CHECKING, SMALLBANK_TABLES };
 
 /* An account. Its key is the customer, from 0. */

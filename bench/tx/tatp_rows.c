@@ -14,36 +14,12 @@
 #define SHARE_ERROR_SUBSCRIBERS 1000000u
 #define DEVIATIONS 5.0
 
-struct subscriber {
-    uint64_t number;
-    char sub_nbr[16]; /* 15 digits */
-    uint32_t msc_location, vlr_location;
-    uint8_t bit[10], hex[10], byte2[10], unused[2];
-};
-
-struct access_info {
-    uint32_t number;
-    uint8_t data1, data2;
-    char data3[3], data4[5], unused[2];
-};
-
-struct facility {
-    uint32_t number;
-    uint8_t is_active, error_cntrl, data_a;
-    char data_b[5], unused[4];
-};
-
-struct forwarding {
-    uint8_t end_time;
-    char numberx[15];
-};
-
 size_t tatp_row_bytes(enum tatp_table table) {
     static const size_t bytes[TATP_TABLES] = {
-        [TATP_SUBSCRIBERS] = sizeof(struct subscriber),
-        [TATP_ACCESS_INFOS] = sizeof(struct access_info),
-        [TATP_FACILITIES] = sizeof(struct facility),
-        [TATP_FORWARDINGS] = sizeof(struct forwarding),
+        [TATP_SUBSCRIBERS] = sizeof(struct tatp_subscriber),
+        [TATP_ACCESS_INFOS] = sizeof(struct tatp_access_info),
+        [TATP_FACILITIES] = sizeof(struct tatp_facility),
+        [TATP_FORWARDINGS] = sizeof(struct tatp_forwarding),
         [TATP_NUMBERS] = sizeof(uint64_t),
     };
     return bytes[table];
@@ -63,8 +39,8 @@ struct taker {
     void *ctx;
 };
 
-static struct forwarding make_forwarding(struct remo__random *random, uint64_t end_time) {
-    struct forwarding row = {.end_time = (uint8_t)end_time};
+struct tatp_forwarding tatp_make_forwarding(struct remo__random *random, uint64_t end_time) {
+    struct tatp_forwarding row = {.end_time = (uint8_t)end_time};
     for (uint32_t i = 0; i < sizeof row.numberx; i++)
         row.numberx[i] = (char)('0' + remo__random_below(random, 10));
     return row;
@@ -82,14 +58,14 @@ static uint32_t draw_set(struct remo__random *random, uint32_t of, uint64_t coun
 }
 
 static int populate_facility(const struct taker *taker, struct remo__random *random, struct tatp_key key) {
-    struct facility row = {.number = (uint32_t)key.subscriber,
+    struct tatp_facility row = {.number = (uint32_t)key.subscriber,
                            .is_active = remo__random_below(random, 100) < 85};
     uint32_t starts = draw_set(random, TATP_STARTS, remo__random_below(random, TATP_STARTS + 1));
     int rc = taker->insert(taker->ctx, TATP_FACILITIES, &key, &row, sizeof row);
     for (uint32_t i = 0; i < TATP_STARTS && rc == 0; i++) {
         key.start = 1 + i;
-        struct forwarding forwarding =
-            make_forwarding(random, i * START_HOURS + 1 + remo__random_below(random, 8));
+        struct tatp_forwarding forwarding =
+            tatp_make_forwarding(random, i * START_HOURS + 1 + remo__random_below(random, 8));
         if (starts & 1u << i)
             rc = taker->insert(taker->ctx, TATP_FORWARDINGS, &key, &forwarding, sizeof forwarding);
     }
@@ -104,8 +80,8 @@ int tatp_populate(uint64_t subscriber,
     remo__random_seed(&random, subscriber);
     struct taker taker = {insert, ctx};
     struct tatp_key key = {.subscriber = subscriber};
-    struct subscriber row = {.number = subscriber, .vlr_location = (uint32_t)remo__random_next(&random)};
-    struct access_info access = {.number = (uint32_t)subscriber};
+    struct tatp_subscriber row = {.number = subscriber, .vlr_location = (uint32_t)remo__random_next(&random)};
+    struct tatp_access_info access = {.number = (uint32_t)subscriber};
     uint32_t infos = draw_set(&random, TATP_TYPES, 1 + remo__random_below(&random, TATP_TYPES)),
              facilities = draw_set(&random, TATP_TYPES, 1 + remo__random_below(&random, TATP_TYPES));
     tatp_make_number(row.sub_nbr, subscriber);
@@ -140,7 +116,7 @@ static struct tatp_key key_of(const struct tatp_call *call, bool has_type) {
     return (struct tatp_key){.subscriber = call->key.subscriber, .type = has_type ? call->key.type : 0};
 }
 
-static int read_subscriber(const struct attempt *attempt, struct subscriber *ret_row) {
+static int read_subscriber(const struct attempt *attempt, struct tatp_subscriber *ret_row) {
     const struct tatp_call *call = attempt->call;
     int rc = read_row(attempt, TATP_SUBSCRIBERS, key_of(call, false), ret_row, sizeof *ret_row);
     if (rc == 1 && ret_row->number != call->key.subscriber)
@@ -149,7 +125,7 @@ static int read_subscriber(const struct attempt *attempt, struct subscriber *ret
 }
 
 static int get_subscriber(const struct attempt *attempt) {
-    struct subscriber row;
+    struct tatp_subscriber row;
     int rc = read_subscriber(attempt, &row);
     attempt->call->found = rc == 1;
     return rc < 0 ? rc : 0;
@@ -157,7 +133,7 @@ static int get_subscriber(const struct attempt *attempt) {
 
 static int get_access(const struct attempt *attempt) {
     struct tatp_call *call = attempt->call;
-    struct access_info row;
+    struct tatp_access_info row;
     int rc = read_row(attempt, TATP_ACCESS_INFOS, key_of(call, true), &row, sizeof row);
     call->found = rc == 1;
     if (rc == 1 && row.number != (uint32_t)call->key.subscriber)
@@ -167,8 +143,8 @@ static int get_access(const struct attempt *attempt) {
 
 static int get_destination(const struct attempt *attempt) {
     struct tatp_call *call = attempt->call;
-    struct facility facility;
-    struct forwarding row;
+    struct tatp_facility facility;
+    struct tatp_forwarding row;
     struct tatp_key key = key_of(call, true);
     int rc = read_row(attempt, TATP_FACILITIES, key, &facility, sizeof facility);
     if (rc <= 0 || !facility.is_active)
@@ -182,8 +158,8 @@ static int get_destination(const struct attempt *attempt) {
 
 static int update_subscriber(const struct attempt *attempt) {
     struct tatp_call *call = attempt->call;
-    struct subscriber row;
-    struct facility facility;
+    struct tatp_subscriber row;
+    struct tatp_facility facility;
     struct tatp_key key = key_of(call, true), subscriber_key = key_of(call, false);
     int rc = read_row(attempt, TATP_FACILITIES, key, &facility, sizeof facility);
     call->found = rc == 1;
@@ -201,7 +177,7 @@ static int update_subscriber(const struct attempt *attempt) {
 
 static int update_location(const struct attempt *attempt) {
     struct tatp_call *call = attempt->call;
-    struct subscriber row;
+    struct tatp_subscriber row;
     struct tatp_key key = key_of(call, false);
     int rc = read_subscriber(attempt, &row);
     call->found = rc == 1;
@@ -214,7 +190,7 @@ static int update_location(const struct attempt *attempt) {
 /* The standard reads all special facilities of the subscriber, and inserts a row for one of them. */
 static int insert_forwarding(const struct attempt *attempt) {
     struct tatp_call *call = attempt->call;
-    struct facility facility;
+    struct tatp_facility facility;
     struct tatp_key key = key_of(call, false);
     int rc = 0;
     for (key.type = 1; key.type <= TATP_TYPES && rc >= 0; key.type++) {
@@ -223,7 +199,7 @@ static int insert_forwarding(const struct attempt *attempt) {
     }
     if (rc < 0 || !call->found)
         return rc < 0 ? rc : 0;
-    struct forwarding row = make_forwarding(call->random, call->end_time);
+    struct tatp_forwarding row = tatp_make_forwarding(call->random, call->end_time);
     rc = attempt->store->insert(attempt->tx, TATP_FORWARDINGS, &call->key, &row, sizeof row);
     call->found = rc == 0;
     return rc == -EEXIST ? 0 : rc;

@@ -28,11 +28,39 @@ struct tatp_key {
     uint32_t type, start; /* from 1; 0: the key does not have it */
 };
 
+/* ---- rows ---- */
+
+struct tatp_subscriber {
+    uint64_t number;
+    char sub_nbr[16]; /* 15 digits */
+    uint32_t msc_location, vlr_location;
+    uint8_t bit[10], hex[10], byte2[10], unused[2];
+};
+
+struct tatp_access_info {
+    uint32_t number;
+    uint8_t data1, data2;
+    char data3[3], data4[5], unused[2];
+};
+
+struct tatp_facility {
+    uint32_t number;
+    uint8_t is_active, error_cntrl, data_a;
+    char data_b[5], unused[4];
+};
+
+struct tatp_forwarding {
+    uint8_t end_time;
+    char numberx[15];
+};
+
 /* Return the size of a row. In the index a key is the digits of a number, and a row is a subscriber, of 8
  * bytes. */
 size_t tatp_row_bytes(enum tatp_table table);
 /* Write the digits of the number of a subscriber, and a terminating zero. */
 void tatp_make_number(char ret_digits[TATP_NUMBER_DIGITS + 1], uint64_t subscriber);
+/* Draw a call forwarding. */
+struct tatp_forwarding tatp_make_forwarding(struct remo__random *random, uint64_t end_time);
 /* Generate the rows of a subscriber, except its number. They are the same in each call. In each table the
  * keys ascend. Stops when `insert` fails, and returns its error. */
 int tatp_populate(uint64_t subscriber,

@@ -1,0 +1,46 @@
+/* redis_client.h - a connection to Redis with commands in flight, for its benchmarks of transactions.
+ * A function that fails prints a sentence, and ends the process. */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "bench/peers/kv.h"
+
+#define REDIS_SHA_BYTES 41 /* of a script, as text */
+
+struct redis_client;
+
+/* An argument of a command. */
+struct redis_word {
+    const void *bytes;
+    size_t count;
+};
+
+/* A reply. Its bytes are valid until the next reply is received. */
+struct redis_reply {
+    bool is_integer, is_missing; /* neither: `bytes` */
+    int64_t integer;
+    const char *bytes;
+    size_t count;
+};
+
+/* Write the command line of the server (redis.c). */
+void redis_command_line(const struct measure_options *options, const struct server_endpoint *endpoint,
+                        char texts[2][32], const char *ret_argv[KV_ARGUMENTS_MAX]);
+
+/* Connect to the server that this program has started. */
+struct redis_client *redis_open(void);
+/* Add a command to those that the next redis_receive sends. */
+void redis_add(struct redis_client *client, const struct redis_word *words, size_t count);
+/* Receive the reply to the oldest command without a reply. An error is not returned. */
+void redis_receive(struct redis_client *client, struct redis_reply *ret_reply);
+/* Receive a reply with `count` elements, before the elements. */
+void redis_receive_array(struct redis_client *client, size_t count);
+/* Load a script. */
+void redis_load(struct redis_client *client, const char *script, char ret_sha[REDIS_SHA_BYTES]);
+
+static inline struct redis_word redis_bytes(const void *bytes, size_t count) {
+    return (struct redis_word){bytes, count};
+}

@@ -1,0 +1,135 @@
+/* redis_tx.c - transactions on Redis (transactions.h): several processes are clients of one server, over a Unix
+ * socket. Redis executes one command or script at a time, so each is a transaction. A process sends the
+ * transactions of a window together. Server and clients share the processors of the other stores. */
+#include "bench/peers/redis_tx.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define FILL_COMMANDS 256u /* in flight, while the store is filled or checked */
+
+/* ---- the server ---- */
+
+/* Let a process use all processors of the benchmark: the server needs one, and its clients the rest. */
+static void share_processors(const void *ctx) {
+    const struct measure_options *options = ctx;
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (int i = 0; i < 2; i++)
+        if (options->cpus[i] >= 0)
+            CPU_SET(options->cpus[i], &set);
+    if (CPU_COUNT(&set) > 0)
+        sched_setaffinity(0, sizeof set, &set);
+}
+
+static void start(struct transactions *bench) {
+    char texts[2][32];
+    const char *argv[KV_ARGUMENTS_MAX];
+    struct server_endpoint endpoint;
+    if (!server_make_folder(NULL) || server_choose_endpoint(false, &endpoint) != 0)
+        exit(1);
+    redis_command_line(bench->options, &endpoint, texts, argv);
+    server_launch(argv, SIGTERM, share_processors, bench->options);
+    int fd = server_await();
+    if (fd < 0)
+        exit(1);
+    close(fd);
+}
+
+/* ---- commands ---- */
+
+struct redis_word redis_number(char text[24], char letter, uint64_t number) {
+    char *at = text + 24;
+    do
+        *--at = (char)('0' + number % 10);
+    while ((number /= 10) > 0);
+    if (letter)
+        *--at = letter;
+    return redis_bytes(at, (size_t)(text + 24 - at));
+}
+
+void redis_add_script(struct redis_state *state, unsigned kind, const struct redis_word *words, size_t count,
+                      unsigned keys) {
+    const char digit = (char)('0' + keys);
+    struct redis_word all[16] = {{"EVALSHA", 7}, {state->scripts[kind], REDIS_SHA_BYTES - 1}, {&digit, 1}};
+    memcpy(all + 3, words, count * sizeof *words);
+    redis_add(state->client, all, 3 + count);
+}
+
+/* ---- the benchmark ---- */
+
+static const struct redis_workload *workload_of(const struct transactions *bench) {
+    return bench->is_tatp ? &redis_tatp : &redis_smallbank;
+}
+
+static void open_client(struct transactions *bench) {
+    const struct redis_workload *workload = workload_of(bench);
+    struct redis_state *state = calloc(1, sizeof *state);
+    if (!state)
+        processes_fail("no memory for the transactions");
+    share_processors(bench->options);
+    bench->state = state;
+    state->client = redis_open();
+    for (unsigned i = 0; i < workload->kinds; i++)
+        if (workload->scripts[i])
+            redis_load(state->client, workload->scripts[i], state->scripts[i]);
+}
+
+static void fill(struct transactions *bench) {
+    const struct redis_state *state = bench->state;
+    struct redis_reply reply;
+    unsigned in_flight = 0;
+    for (uint64_t key = 0; key < bench->keys; key++) {
+        in_flight += workload_of(bench)->insert(state->client, key);
+        for (; in_flight >= FILL_COMMANDS || (in_flight > 0 && key + 1 == bench->keys); in_flight--)
+            redis_receive(state->client, &reply);
+    }
+}
+
+static void run(struct transactions *bench) {
+    const struct redis_workload *workload = workload_of(bench);
+    struct redis_state *state = bench->state;
+    for (unsigned i = 0; i < bench->window; i++)
+        workload->send(bench, state, i);
+    for (unsigned i = 0; i < bench->window; i++)
+        workload->receive(bench, state, i);
+}
+
+static int64_t receive_balances(struct redis_client *client, uint64_t customer) {
+    int64_t all = 0;
+    redis_receive_array(client, SMALLBANK_TABLES);
+    for (unsigned i = 0; i < SMALLBANK_TABLES; i++) {
+        struct redis_reply reply;
+        redis_receive(client, &reply);
+        if (!reply.bytes)
+            processes_fail("the benchmark is wrong: customer %llu has no account",
+                           (unsigned long long)customer);
+        all += strtoll(reply.bytes, NULL, 10);
+    }
+    return all;
+}
+
+static int64_t sum(struct transactions *bench) {
+    const struct redis_state *state = bench->state;
+    int64_t all = 0;
+    uint64_t received = 0;
+    for (uint64_t customer = 0; customer < bench->keys; customer++) {
+        redis_smallbank_add_balance(state->client, customer);
+        while (customer + 1 - received >= FILL_COMMANDS
+               || (customer + 1 == bench->keys && received <= customer))
+            all += receive_balances(state->client, received++);
+    }
+    return all;
+}
+
+const struct transactions_store redis_transactions = {.name = "Redis",
+                                                      .windows = {1, 8, 64},
+                                                      .start = start,
+                                                      .open = open_client,
+                                                      .fill = fill,
+                                                      .run = run,
+                                                      .sum = sum};
