@@ -3,7 +3,6 @@
  * transactions of a window together. Server and clients share the processors of the other stores. */
 #include "bench/peers/redis_tx.h"
 
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,16 +13,8 @@
 
 /* ---- the server ---- */
 
-/* Let a process use all processors of the benchmark: the server needs one, and its clients the rest. */
-static void share_processors(const void *ctx) {
-    const struct measure_options *options = ctx;
-    cpu_set_t set;
-    CPU_ZERO(&set);
-    for (int i = 0; i < 2; i++)
-        if (options->cpus[i] >= 0)
-            CPU_SET(options->cpus[i], &set);
-    if (CPU_COUNT(&set) > 0)
-        sched_setaffinity(0, sizeof set, &set);
+static void settle(const void *ctx) {
+    server_share_processors(ctx);
 }
 
 static void start(struct transactions *bench) {
@@ -33,7 +24,7 @@ static void start(struct transactions *bench) {
     if (!server_make_folder(NULL) || server_choose_endpoint(false, &endpoint) != 0)
         exit(1);
     redis_command_line(bench->options, &endpoint, texts, argv);
-    server_launch(argv, SIGTERM, share_processors, bench->options);
+    server_launch(argv, SIGTERM, settle, bench->options);
     int fd = server_await();
     if (fd < 0)
         exit(1);
@@ -71,7 +62,7 @@ static void open_client(struct transactions *bench) {
     struct redis_state *state = calloc(1, sizeof *state);
     if (!state)
         processes_fail("no memory for the transactions");
-    share_processors(bench->options);
+    server_share_processors(bench->options);
     bench->state = state;
     state->client = redis_open();
     for (unsigned i = 0; i < workload->kinds; i++)

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -142,6 +143,16 @@ void server_launch(const char *const argv[], int stop_signal, void (*settle)(con
     if (pid == 0)
         run_server(argv, settle, ctx);
     the_server.pid = pid > 0 ? pid : 0;
+}
+
+void server_share_processors(const struct measure_options *options) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (int i = 0; i < 2; i++)
+        if (options->cpus[i] >= 0)
+            CPU_SET(options->cpus[i], &set);
+    if (CPU_COUNT(&set) > 0)
+        sched_setaffinity(0, sizeof set, &set);
 }
 
 bool server_is_running(void) {

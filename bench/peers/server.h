@@ -5,6 +5,8 @@
 
 #include <stdbool.h>
 
+#include "bench/peers/measure.h"
+
 #define SERVER_PATH_BYTES 96
 
 /* An address: a Unix socket, or a port of 127.0.0.1. */
@@ -22,6 +24,9 @@ int server_choose_endpoint(bool is_tcp, struct server_endpoint *ret_endpoint);
  * server's process first, for example to pin it. */
 void server_launch(const char *const argv[], int stop_signal, void (*settle)(const void *ctx),
                    const void *ctx);
+/* Let this process use all processors of the benchmark. A server that several processes use needs this, and so
+ * do its clients: the busier ones get more of the processors. */
+void server_share_processors(const struct measure_options *options);
 /* Return whether the server has not ended. Prints nothing. */
 bool server_is_running(void);
 /* Connect to the chosen address. Returns a socket that does not block, or -1. Prints nothing. */
