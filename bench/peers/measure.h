@@ -11,6 +11,7 @@
 #define MEASURE_SECONDS_MIN 0.01
 #define MEASURE_TCP "tcp"
 #define MEASURE_UNIX "unix"
+#define POSTGRESQL_FOLDERS "/usr/lib/postgresql/*/bin" /* of its programs in Debian, which are not in PATH */
 
 /* The options of all programs; a program ignores those that do not concern it. */
 struct measure_options {

@@ -8,6 +8,7 @@
 #include "bench/program.h"
 
 #include <errno.h>
+#include <glob.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -19,7 +20,7 @@
 #define TEXT_BYTES 40
 #define FIGURES_MAX 9                  /* per program: three windows, three shares of reads */
 #define START_NS (60 * REMO__NS_PER_S) /* to start, and to fill 100 M accounts */
-#define KEY_NS (10 * REMO__NS_PER_US)  /* to insert one key, at worst */
+#define KEY_NS (50 * REMO__NS_PER_US)  /* to insert one key, at worst: PostgreSQL, the rows of a subscriber */
 
 #ifndef PEERS_LIBEXEC
 #define PEERS_LIBEXEC "/usr/local/libexec/remo"
@@ -45,18 +46,20 @@ static const char *const mpi_sm[] = {LAUNCHER,           "--mca", "osc", "sm", "
                                      "coll_sm_priority", "100",   NULL};
 
 static const struct peer peers[] = {
-    {"openmpi-sm", "peer-mpi", "mpirun.openmpi", OPENMPI, mpi_sm, one_sided, NULL},
-    {"openmpi", "peer-mpi", "mpirun.openmpi", OPENMPI, mpi_default, one_sided, NULL},
-    {"openshmem", "peer-oshmem", "oshrun", OPENMPI, mpi_default, one_sided, NULL},
-    {"redis", "peer-redis", "redis-server", "redis-server", NULL, key_value, "unix"},
-    {"redis", "peer-redis", "redis-server", "redis-server", NULL, key_value, "tcp"},
-    {"redis", "peer-redis", "redis-server", "redis-server", NULL, transactions, "unix"},
-    {"memcached", "peer-memcached", "memcached", "memcached", NULL, key_value, "unix"},
-    {"memcached", "peer-memcached", "memcached", "memcached", NULL, key_value, "tcp"},
-    {"ucx", "peer-ucx", NULL, "libucx-dev", NULL, calls, NULL},
-    {"nng", "peer-nng", NULL, "libnng-dev", NULL, calls, NULL},
-    {"lmdb", "peer-lmdb", NULL, "liblmdb-dev", NULL, transactions_and_map, NULL},
-    {"sqlite", "peer-sqlite", NULL, "libsqlite3-dev", NULL, transactions, NULL},
+    {"openmpi-sm", "peer-mpi", "mpirun.openmpi", NULL, OPENMPI, mpi_sm, one_sided, NULL},
+    {"openmpi", "peer-mpi", "mpirun.openmpi", NULL, OPENMPI, mpi_default, one_sided, NULL},
+    {"openshmem", "peer-oshmem", "oshrun", NULL, OPENMPI, mpi_default, one_sided, NULL},
+    {"redis", "peer-redis", "redis-server", NULL, "redis-server", NULL, key_value, "unix"},
+    {"redis", "peer-redis", "redis-server", NULL, "redis-server", NULL, key_value, "tcp"},
+    {"redis", "peer-redis", "redis-server", NULL, "redis-server", NULL, transactions, "unix"},
+    {"memcached", "peer-memcached", "memcached", NULL, "memcached", NULL, key_value, "unix"},
+    {"memcached", "peer-memcached", "memcached", NULL, "memcached", NULL, key_value, "tcp"},
+    {"ucx", "peer-ucx", NULL, NULL, "libucx-dev", NULL, calls, NULL},
+    {"nng", "peer-nng", NULL, NULL, "libnng-dev", NULL, calls, NULL},
+    {"lmdb", "peer-lmdb", NULL, NULL, "liblmdb-dev", NULL, transactions_and_map, NULL},
+    {"sqlite", "peer-sqlite", NULL, NULL, "libsqlite3-dev", NULL, transactions, NULL},
+    {"postgresql", "peer-postgresql", "postgres", POSTGRESQL_FOLDERS, "postgresql libpq-dev", NULL,
+     transactions, "unix"},
     {0},
 };
 
@@ -77,6 +80,20 @@ static int is_in_path(const char *command) {
         at += length + (at[length] == ':');
     }
     return 0;
+}
+
+static int is_in_folders(const char *command, const char *folders) {
+    char pattern[PATH_MAX];
+    glob_t found = {0};
+    snprintf(pattern, sizeof pattern, "%s/%s", folders, command);
+    int rc = glob(pattern, 0, NULL, &found);
+    globfree(&found);
+    return rc == 0;
+}
+
+static int is_installed(const struct peer *peer) {
+    return !peer->command || is_in_path(peer->command)
+           || (peer->folders && is_in_folders(peer->command, peer->folders));
 }
 
 /* Search the build's own programs first, so that a fresh build does not measure with old ones. */
@@ -100,7 +117,7 @@ static int find_program(const char *folder, const char *program, char ret_file[P
 }
 
 static int locate(const struct peer *peer, const char *folder, char ret_file[PATH_MAX]) {
-    if (peer->command && !is_in_path(peer->command))
+    if (!is_installed(peer))
         return remo__fail(-ENOENT, "cannot find %s in PATH; install the peer: apt-get install %s",
                           peer->command, peer->packages);
     if (!find_program(folder, peer->program, ret_file))

@@ -13,7 +13,8 @@
 struct peer {
     const char *name;            /* "openmpi-sm" */
     const char *program;         /* built in this folder: "peer-mpi" */
-    const char *command;         /* must be in PATH: "mpirun.openmpi"; NULL: the program needs none */
+    const char *command;         /* must be installed: "mpirun.openmpi"; NULL: the program needs none */
+    const char *folders;         /* a pattern of folders besides PATH that may have the command, or NULL */
     const char *packages;        /* of Debian: for the command and for the build */
     const char *const *launcher; /* options of the command before -n; NULL: the program starts it */
     const char *const *benches;  /* NULL at the end */

@@ -1,6 +1,6 @@
-/* postgresql.c - PostgreSQL: transactions (transactions.h) by clients of a server that this program starts. The
- * database is on a tmpfs, and nothing is synchronised. A transaction is one prepared statement. A process sends
- * the statements of a window together (libpq's pipeline mode); each is committed by itself.
+/* postgresql.c - PostgreSQL: transactions (transactions.h) by clients of a server that this program starts.
+ * The database is on a tmpfs, and nothing is synchronised. A transaction is one prepared statement. A process
+ * sends the statements of a window together (libpq's pipeline mode); each is committed by itself.
  * PostgreSQL refuses to run as root. Its server then runs as another user. */
 #include "bench/peers/postgresql.h"
 
@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -21,8 +22,8 @@
 #include "base/clock.h"
 #include "bench/peers/server.h"
 
+#define UNPRIVILEGED_USER 65534
 #define PARENT "/dev/shm"
-#define PROGRAMS "/usr/lib/postgresql/*/bin" /* of Debian, which has no links in PATH */
 #define BUFFERS_MIN_MIB 64u
 #define KEYS_PER_BUFFER_MIB 700u /* 1.5 KB for each subscriber: all rows are in memory */
 #define FOLDER_BYTES_MIN (256ull << 20)
@@ -46,7 +47,7 @@ static const struct passwd *user; /* of the server; NULL: this one */
 static void find_programs(void) {
     glob_t found = {0};
     const char *bin = NULL;
-    if (glob(PROGRAMS, 0, NULL, &found) == 0)
+    if (glob(POSTGRESQL_FOLDERS, 0, NULL, &found) == 0)
         for (size_t i = 0; i < found.gl_pathc; i++)
             if (!bin || strverscmp(found.gl_pathv[i], bin) > 0)
                 bin = found.gl_pathv[i];
@@ -55,15 +56,14 @@ static void find_programs(void) {
     globfree(&found);
 }
 
-/* Called in the process of the server. */
+/* Called in a process of the server, which ends with this program. */
 static void become_user(const void *ctx) {
     server_share_processors(ctx);
-    if (!user)
-        return;
-    if (setgroups(0, NULL) != 0 || setgid(user->pw_gid) != 0 || setuid(user->pw_uid) != 0) {
+    if (user && (setgroups(0, NULL) != 0 || setgid(user->pw_gid) != 0 || setuid(user->pw_uid) != 0)) {
         fprintf(stderr, "cannot become the user %s: %s\n", user->pw_name, strerror(errno));
         _exit(1);
     }
+    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a change of the user resets it */
 }
 
 static void choose_user(void) {
@@ -71,10 +71,9 @@ static void choose_user(void) {
         return;
     user = getpwnam("postgres");
     if (!user)
-        user = getpwnam("nobody");
+        user = getpwuid(UNPRIVILEGED_USER);
     if (!user || chown(folder, user->pw_uid, user->pw_gid) != 0)
-        processes_fail("PostgreSQL does not run as root, and there is no user postgres or nobody; run as "
-                       "another user");
+        processes_fail("cannot start PostgreSQL as root: there is no user postgres; run as another user");
 }
 
 /* Make an empty cluster of databases. */
@@ -170,21 +169,6 @@ static void execute(PGconn *connection, const char *sql) {
         && PQresultStatus(result) != PGRES_COPY_IN)
         fail(connection, sql);
     PQclear(result);
-}
-
-void postgresql_add(struct postgresql_parameters *parameters, int64_t value) {
-    snprintf(parameters->texts[parameters->count++], POSTGRESQL_TEXT_BYTES, "%lld", (long long)value);
-}
-
-/* Integers arrive with their most significant byte first. */
-int64_t postgresql_integer(const PGresult *result, int column, int bytes) {
-    const unsigned char *at = (const unsigned char *)PQgetvalue(result, 0, column);
-    uint64_t value = 0;
-    if (PQntuples(result) < 1 || PQgetlength(result, 0, column) != bytes)
-        processes_fail("the benchmark is wrong: PostgreSQL returned no integer of %d bytes", bytes);
-    for (int i = 0; i < bytes; i++)
-        value = value << 8 | at[i];
-    return (int64_t)value;
 }
 
 /* ---- the population ---- */

@@ -39,5 +39,6 @@ struct postgresql_workload {
 extern const struct postgresql_workload postgresql_tatp, postgresql_smallbank;
 
 void postgresql_add(struct postgresql_parameters *parameters, int64_t value);
+void postgresql_add_text(struct postgresql_parameters *parameters, const char *text, size_t count);
 /* Return an integer of the first row, of `bytes` bytes. */
 int64_t postgresql_integer(const PGresult *result, int column, int bytes);

@@ -9,6 +9,11 @@
 
 #define TEXT_OF(number) #number
 #define TEXT(number) TEXT_OF(number)
+#define PAYMENT TEXT(SMALLBANK_PAYMENT)
+#define CHECK TEXT(SMALLBANK_CHECK)
+#define PENALTY TEXT(SMALLBANK_PENALTY)
+#define DEPOSIT TEXT(SMALLBANK_DEPOSIT)
+#define SAVING TEXT(SMALLBANK_SAVING)
 
 static size_t rows(uint64_t key, char *ret_lines, size_t cap) {
     return (size_t)snprintf(ret_lines, cap, "%llu\t%d\n", (unsigned long long)key, SMALLBANK_INITIAL);
@@ -33,50 +38,25 @@ static const char functions[] =
     "DECLARE c bigint; BEGIN "
     "PERFORM FROM checking WHERE customer IN (a, b) ORDER BY customer FOR UPDATE; "
     "SELECT balance INTO c FROM checking WHERE customer = a; "
-    "IF c < " TEXT(
-        SMALLBANK_PAYMENT) " THEN RETURN 0; END IF; "
-                           "UPDATE checking SET balance = balance - " TEXT(
-                               SMALLBANK_PAYMENT) " WHERE customer = a; "
-                                                  "UPDATE checking SET balance = balance + " TEXT(
-                                                      SMALLBANK_PAYMENT) " WHERE customer = b; "
-                                                                         "RETURN 1; END $$;"
-                                                                         "CREATE FUNCTION write_check(a "
-                                                                         "bigint) RETURNS bigint LANGUAGE "
-                                                                         "plpgsql AS $$ "
-                                                                         "DECLARE s bigint; c bigint; amount "
-                                                                         "bigint := " TEXT(
-                                                                             SMALLBANK_CHECK) "; BEGIN "
-                                                                                              "SELECT "
-                                                                                              "balance INTO "
-                                                                                              "s FROM "
-                                                                                              "savings WHERE "
-                                                                                              "customer = a "
-                                                                                              "FOR UPDATE; "
-                                                                                              "SELECT "
-                                                                                              "balance INTO "
-                                                                                              "c FROM "
-                                                                                              "checking "
-                                                                                              "WHERE "
-                                                                                              "customer = a "
-                                                                                              "FOR UPDATE; "
-                                                                                              "IF s + c < "
-                                                                                              "amount THEN "
-                                                                                              "amount := "
-                                                                                              "amount "
-                                                                                              "+ " TEXT(
-                                                                                                  SMALLBANK_PENALTY) "; END IF; "
-                                                                                                                     "UPDATE checking SET balance = balance - amount WHERE customer = a; "
-                                                                                                                     "RETURN amount; END $$;";
+    "IF c < " PAYMENT " THEN RETURN 0; END IF; "
+    "UPDATE checking SET balance = balance - " PAYMENT " WHERE customer = a; "
+    "UPDATE checking SET balance = balance + " PAYMENT " WHERE customer = b; "
+    "RETURN 1; END $$;"
+    "CREATE FUNCTION write_check(a bigint) RETURNS bigint LANGUAGE plpgsql AS $$ "
+    "DECLARE s bigint; c bigint; amount bigint := " CHECK "; BEGIN "
+    "SELECT balance INTO s FROM savings WHERE customer = a FOR UPDATE; "
+    "SELECT balance INTO c FROM checking WHERE customer = a FOR UPDATE; "
+    "IF s + c < amount THEN amount := amount + " PENALTY "; END IF; "
+    "UPDATE checking SET balance = balance - amount WHERE customer = a; "
+    "RETURN amount; END $$;";
 
 static const char *const statements[SMALLBANK_KINDS] = {
     [SMALLBANK_AMALGAMATE] = "SELECT amalgamate($1, $2)",
     [SMALLBANK_BALANCE] = "SELECT s.balance, c.balance FROM savings s, checking c "
                           "WHERE s.customer = $1 AND c.customer = $1",
-    [SMALLBANK_DEPOSIT_CHECKING] =
-        "UPDATE checking SET balance = balance + " TEXT(SMALLBANK_DEPOSIT) " WHERE customer = $1",
+    [SMALLBANK_DEPOSIT_CHECKING] = "UPDATE checking SET balance = balance + " DEPOSIT " WHERE customer = $1",
     [SMALLBANK_SEND_PAYMENT] = "SELECT send_payment($1, $2)",
-    [SMALLBANK_TRANSACT_SAVINGS] =
-        "UPDATE savings SET balance = balance + " TEXT(SMALLBANK_SAVING) " WHERE customer = $1",
+    [SMALLBANK_TRANSACT_SAVINGS] = "UPDATE savings SET balance = balance + " SAVING " WHERE customer = $1",
     [SMALLBANK_WRITE_CHECK] = "SELECT write_check($1)",
 };
 

@@ -1,5 +1,5 @@
-/* postgresql_tatp.c - the transactions of TATP on PostgreSQL (postgresql.h), each as one statement of SQL. What
- * transactions use of a row has columns; the rest of the row is one column. */
+/* postgresql_tatp.c - the transactions of TATP on PostgreSQL (postgresql.h), each as one statement of SQL.
+ * The members of a row that transactions use are columns; the rest of the row is one column. */
 #include "bench/peers/postgresql.h"
 
 #include <stdarg.h>
@@ -119,10 +119,6 @@ static const char *const statements[TATP_KINDS] = {
         "AND c.sf_type = $2 AND c.start_time = $3 RETURNING c.s_id",
 };
 
-static void add_text(struct postgresql_parameters *parameters, const char *text, size_t count) {
-    snprintf(parameters->texts[parameters->count++], POSTGRESQL_TEXT_BYTES, "%.*s", (int)count, text);
-}
-
 static unsigned draw(struct transactions *bench, unsigned i, struct postgresql_parameters *ret_parameters) {
     char digits[TATP_NUMBER_DIGITS + 1];
     struct tatp_forwarding row;
@@ -130,7 +126,7 @@ static unsigned draw(struct transactions *bench, unsigned i, struct postgresql_p
     *call = tatp_draw(bench->keys, &bench->random);
     tatp_make_number(digits, call->key.subscriber);
     if (call->has_number)
-        add_text(ret_parameters, digits, TATP_NUMBER_DIGITS);
+        postgresql_add_text(ret_parameters, digits, TATP_NUMBER_DIGITS);
     else
         postgresql_add(ret_parameters, (int64_t)call->key.subscriber);
     if (call->kind == TATP_UPDATE_LOCATION)
@@ -149,7 +145,7 @@ static unsigned draw(struct transactions *bench, unsigned i, struct postgresql_p
         row = tatp_make_forwarding(call->random, call->end_time);
         postgresql_add(ret_parameters, call->key.start);
         postgresql_add(ret_parameters, row.end_time);
-        add_text(ret_parameters, row.numberx, sizeof row.numberx);
+        postgresql_add_text(ret_parameters, row.numberx, sizeof row.numberx);
         break;
     case TATP_DELETE_FORWARDING: postgresql_add(ret_parameters, call->key.start); break;
     default: break;

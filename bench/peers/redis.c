@@ -1,46 +1,8 @@
-/* redis.c - Redis without persistence, over a Unix socket or TCP loopback, pipelined.
- * Every user of the machine can connect to the TCP port during the benchmark. Therefore commands
- * are removed that let clients write files or load code. */
+/* redis.c - Redis without persistence, over a Unix socket or TCP loopback, pipelined: its map (kv.h), and
+ * transactions (redis_tx.c). */
 #include "bench/peers/redis_tx.h"
 
 #include <string.h>
-
-void redis_command_line(const struct measure_options *options, const struct server_endpoint *endpoint,
-                        char texts[2][32], const char *ret_argv[KV_ARGUMENTS_MAX]) {
-    static const char *const common[] = {"--save",
-                                         "",
-                                         "--appendonly",
-                                         "no",
-                                         "--daemonize",
-                                         "no",
-                                         "--loglevel",
-                                         "warning",
-                                         "--rename-command",
-                                         "CONFIG",
-                                         "",
-                                         "--rename-command",
-                                         "MODULE",
-                                         "",
-                                         "--rename-command",
-                                         "DEBUG",
-                                         "",
-                                         "--rename-command",
-                                         "REPLICAOF",
-                                         "",
-                                         "--rename-command",
-                                         "SLAVEOF",
-                                         "",
-                                         NULL};
-    const char *const over_tcp[] = {"redis-server", "--bind", "127.0.0.1", "--port", endpoint->port};
-    const char *const over_unix[] = {"redis-server",        "--port",           "0",  "--unixsocket",
-                                     endpoint->socket_path, "--unixsocketperm", "700"};
-    size_t count =
-        endpoint->is_tcp ? sizeof over_tcp / sizeof *over_tcp : sizeof over_unix / sizeof *over_unix;
-    (void)options;
-    (void)texts;
-    memcpy(ret_argv, endpoint->is_tcp ? over_tcp : over_unix, count * sizeof *ret_argv);
-    memcpy(ret_argv + count, common, sizeof common);
-}
 
 static size_t get(char *at, const char key[KV_WORD_BYTES]) {
     static const char head[] = "*2\r\n$3\r\nGET\r\n$8\r\n";

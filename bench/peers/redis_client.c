@@ -1,5 +1,6 @@
-/* redis_client.c - commands and replies of Redis' protocol, RESP 2 (redis_client.h). Commands are sent together
- * when the program waits for a reply. The client sleeps meanwhile: it shares the processors with the server. */
+/* redis_client.c - the server's command line, and commands and replies of its protocol, RESP 2
+ * (redis_client.h). Commands are sent together when the program waits for a reply. The client sleeps
+ * meanwhile: it shares the processors with the server. */
 #include "bench/peers/redis_client.h"
 
 #include <errno.h>
@@ -21,6 +22,47 @@ struct redis_client {
     size_t used, present; /* of `replies`: bytes that were returned, and received */
     char commands[BUFFER_BYTES], replies[BUFFER_BYTES];
 };
+
+/* ---- the server ---- */
+
+/* Every user of the machine can connect to a TCP port during the benchmark. Therefore commands are removed
+ * that let clients write files or load code. */
+void redis_command_line(const struct measure_options *options, const struct server_endpoint *endpoint,
+                        char texts[2][32], const char *ret_argv[KV_ARGUMENTS_MAX]) {
+    static const char *const common[] = {"--save",
+                                         "",
+                                         "--appendonly",
+                                         "no",
+                                         "--daemonize",
+                                         "no",
+                                         "--loglevel",
+                                         "warning",
+                                         "--rename-command",
+                                         "CONFIG",
+                                         "",
+                                         "--rename-command",
+                                         "MODULE",
+                                         "",
+                                         "--rename-command",
+                                         "DEBUG",
+                                         "",
+                                         "--rename-command",
+                                         "REPLICAOF",
+                                         "",
+                                         "--rename-command",
+                                         "SLAVEOF",
+                                         "",
+                                         NULL};
+    const char *const over_tcp[] = {"redis-server", "--bind", "127.0.0.1", "--port", endpoint->port};
+    const char *const over_unix[] = {"redis-server",        "--port",           "0",  "--unixsocket",
+                                     endpoint->socket_path, "--unixsocketperm", "700"};
+    size_t count =
+        endpoint->is_tcp ? sizeof over_tcp / sizeof *over_tcp : sizeof over_unix / sizeof *over_unix;
+    (void)options;
+    (void)texts;
+    memcpy(ret_argv, endpoint->is_tcp ? over_tcp : over_unix, count * sizeof *ret_argv);
+    memcpy(ret_argv + count, common, sizeof common);
+}
 
 struct redis_client *redis_open(void) {
     struct redis_client *client = calloc(1, sizeof *client);
@@ -74,6 +116,26 @@ void redis_add(struct redis_client *client, const struct redis_word *words, size
         append(client, words[i].bytes, words[i].count);
         append(client, "\r\n", 2);
     }
+}
+
+void redis_add_script(struct redis_client *client, const char sha[REDIS_SHA_BYTES],
+                      const struct redis_word *words, size_t count, unsigned keys) {
+    const char digit = (char)('0' + keys);
+    struct redis_word all[REDIS_WORDS_MAX] = {{"EVALSHA", 7}, {sha, REDIS_SHA_BYTES - 1}, {&digit, 1}};
+    if (count > REDIS_WORDS_MAX - 3)
+        processes_fail("a call of a script has at most %d words", REDIS_WORDS_MAX);
+    memcpy(all + 3, words, count * sizeof *words);
+    redis_add(client, all, 3 + count);
+}
+
+struct redis_word redis_number(char text[REDIS_NUMBER_BYTES], char letter, uint64_t number) {
+    char *at = text + REDIS_NUMBER_BYTES;
+    do
+        *--at = (char)('0' + number % 10);
+    while ((number /= 10) > 0);
+    if (letter)
+        *--at = letter;
+    return redis_bytes(at, (size_t)(text + REDIS_NUMBER_BYTES - at));
 }
 
 /* ---- replies ---- */

@@ -8,7 +8,9 @@
 
 #include "bench/peers/kv.h"
 
-#define REDIS_SHA_BYTES 41 /* of a script, as text */
+#define REDIS_SHA_BYTES 41    /* of a script, as text */
+#define REDIS_NUMBER_BYTES 24 /* of a number, as text */
+#define REDIS_WORDS_MAX 16    /* of a call of a script */
 
 struct redis_client;
 
@@ -26,7 +28,7 @@ struct redis_reply {
     size_t count;
 };
 
-/* Write the command line of the server (redis.c). */
+/* Write the command line of the server. */
 void redis_command_line(const struct measure_options *options, const struct server_endpoint *endpoint,
                         char texts[2][32], const char *ret_argv[KV_ARGUMENTS_MAX]);
 
@@ -40,6 +42,12 @@ void redis_receive(struct redis_client *client, struct redis_reply *ret_reply);
 void redis_receive_array(struct redis_client *client, size_t count);
 /* Load a script. */
 void redis_load(struct redis_client *client, const char *script, char ret_sha[REDIS_SHA_BYTES]);
+
+/* Add a call of a script. The first `keys` of the words are keys, the others arguments. */
+void redis_add_script(struct redis_client *client, const char sha[REDIS_SHA_BYTES],
+                      const struct redis_word *words, size_t count, unsigned keys);
+/* Write a number as text, after a letter; 0: none. */
+struct redis_word redis_number(char text[REDIS_NUMBER_BYTES], char letter, uint64_t number);
 
 static inline struct redis_word redis_bytes(const void *bytes, size_t count) {
     return (struct redis_word){bytes, count};

@@ -9,30 +9,27 @@
 
 #define TEXT_OF(number) #number
 #define TEXT(number) TEXT_OF(number)
+#define PAYMENT TEXT(SMALLBANK_PAYMENT)
+#define CHECK TEXT(SMALLBANK_CHECK)
+#define PENALTY TEXT(SMALLBANK_PENALTY)
 
 static const char *const scripts[SMALLBANK_KINDS] = {
     [SMALLBANK_AMALGAMATE] = "local r = redis.call('MGET', KEYS[1], KEYS[2]) "
                              "redis.call('MSET', KEYS[1], '0', KEYS[2], '0') "
                              "return redis.call('INCRBY', KEYS[3], r[1] + r[2])",
-    [SMALLBANK_SEND_PAYMENT] = "if tonumber(redis.call('GET', KEYS[1])) < " TEXT(
-        SMALLBANK_PAYMENT) " then return 0 end "
-                           "redis.call('DECRBY', KEYS[1], " TEXT(
-                               SMALLBANK_PAYMENT) ") "
-                                                  "redis.call('INCRBY', KEYS[2], " TEXT(
-                                                      SMALLBANK_PAYMENT) ") "
-                                                                         "return 1",
-    [SMALLBANK_WRITE_CHECK] =
-        "local r = redis.call('MGET', KEYS[1], KEYS[2]) "
-        "local amount = " TEXT(
-            SMALLBANK_CHECK) " "
-                             "if r[1] + r[2] < amount then amount = amount + " TEXT(
-                                 SMALLBANK_PENALTY) " end "
-                                                    "redis.call('DECRBY', KEYS[2], amount) "
-                                                    "return amount",
+    [SMALLBANK_SEND_PAYMENT] = "if tonumber(redis.call('GET', KEYS[1])) < " PAYMENT " then return 0 end "
+                               "redis.call('DECRBY', KEYS[1], " PAYMENT ") "
+                               "redis.call('INCRBY', KEYS[2], " PAYMENT ") "
+                               "return 1",
+    [SMALLBANK_WRITE_CHECK] = "local r = redis.call('MGET', KEYS[1], KEYS[2]) "
+                              "local amount = " CHECK " "
+                              "if r[1] + r[2] < amount then amount = amount + " PENALTY " end "
+                              "redis.call('DECRBY', KEYS[2], amount) "
+                              "return amount",
 };
 
 static unsigned insert(struct redis_client *client, uint64_t key) {
-    char savings[24], checking[24], balance[24];
+    char savings[REDIS_NUMBER_BYTES], checking[REDIS_NUMBER_BYTES], balance[REDIS_NUMBER_BYTES];
     const struct redis_word initial = redis_number(balance, 0, SMALLBANK_INITIAL);
     const struct redis_word words[] = {
         {"MSET", 4}, redis_number(savings, 's', key), initial, redis_number(checking, 'c', key), initial};
@@ -41,14 +38,14 @@ static unsigned insert(struct redis_client *client, uint64_t key) {
 }
 
 void redis_smallbank_add_balance(struct redis_client *client, uint64_t customer) {
-    char savings[24], checking[24];
+    char savings[REDIS_NUMBER_BYTES], checking[REDIS_NUMBER_BYTES];
     const struct redis_word words[] = {
         {"MGET", 4}, redis_number(savings, 's', customer), redis_number(checking, 'c', customer)};
     redis_add(client, words, REMO__ARRAY_COUNT(words));
 }
 
 static void send(struct transactions *bench, struct redis_state *state, unsigned i) {
-    char texts[4][24];
+    char texts[4][REDIS_NUMBER_BYTES];
     struct smallbank_call *call = &bench->calls[i].smallbank;
     *call = smallbank_draw(bench->keys, &bench->random);
     const struct redis_word savings = redis_number(texts[0], 's', call->customers[0]),
@@ -67,12 +64,16 @@ static void send(struct transactions *bench, struct redis_state *state, unsigned
                   3);
         break;
     case SMALLBANK_AMALGAMATE:
-        redis_add_script(state, call->kind, (struct redis_word[]){savings, checking, other}, 3, 3);
+        redis_add_script(state->client, state->scripts[call->kind],
+                         (struct redis_word[]){savings, checking, other}, 3, 3);
         break;
     case SMALLBANK_SEND_PAYMENT:
-        redis_add_script(state, call->kind, (struct redis_word[]){checking, other}, 2, 2);
+        redis_add_script(state->client, state->scripts[call->kind], (struct redis_word[]){checking, other}, 2,
+                         2);
         break;
-    default: redis_add_script(state, call->kind, (struct redis_word[]){savings, checking}, 2, 2);
+    default:
+        redis_add_script(state->client, state->scripts[call->kind], (struct redis_word[]){savings, checking},
+                         2, 2);
     }
 }
 

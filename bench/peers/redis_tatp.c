@@ -1,6 +1,6 @@
-/* redis_tatp.c - the transactions of TATP on Redis (redis_tx.h). A subscriber is a hash with a field for each of
- * its rows: Redis keeps such a hash in one block of memory. The index by number is a key for each number. A
- * transaction that reads one row is a single command; the others are scripts. */
+/* redis_tatp.c - the transactions of TATP on Redis (redis_tx.h). A subscriber is a hash with a field for each
+ * of its rows: Redis keeps such a hash in one block of memory. The index by number is a key for each number.
+ * A transaction that reads one row is a single command; the others are scripts. */
 #include "bench/peers/redis_tx.h"
 
 #include <stdio.h>
@@ -19,6 +19,10 @@
 #define VLR_LOCATION 29
 #define DATA_A 7
 #define IS_ACTIVE 5
+#define BIT_TEXT TEXT(BIT)
+#define VLR_LOCATION_TEXT TEXT(VLR_LOCATION)
+#define DATA_A_TEXT TEXT(DATA_A)
+#define IS_ACTIVE_TEXT TEXT(IS_ACTIVE)
 _Static_assert(BIT == offsetof(struct tatp_subscriber, bit) + 1, "position of a member");
 _Static_assert(VLR_LOCATION == offsetof(struct tatp_subscriber, vlr_location) + 1, "position of a member");
 _Static_assert(DATA_A == offsetof(struct tatp_facility, data_a) + 1, "position of a member");
@@ -29,33 +33,28 @@ _Static_assert(offsetof(struct tatp_forwarding, end_time) == 0, "position of a m
 static const char *const scripts[TATP_KINDS] = {
     [TATP_GET_DESTINATION] =
         "local r = redis.call('HMGET', KEYS[1], unpack(ARGV, 2)) "
-        "if not r[1] or string.byte(r[1], " TEXT(
-            IS_ACTIVE) ") == 0 then return false end "
-                       "local time = tonumber(ARGV[1]) "
-                       "for i = 2, #ARGV - 1 do "
-                       "  if r[i] and string.byte(r[i]) > time then return string.sub(r[i], 2) end "
-                       "end "
-                       "return false",
+        "if not r[1] or string.byte(r[1], " IS_ACTIVE_TEXT ") == 0 then return false end "
+        "local time = tonumber(ARGV[1]) "
+        "for i = 2, #ARGV - 1 do "
+        "  if r[i] and string.byte(r[i]) > time then return string.sub(r[i], 2) end "
+        "end "
+        "return false",
     [TATP_UPDATE_SUBSCRIBER] =
         "local r = redis.call('HMGET', KEYS[1], 's', ARGV[1]) "
         "local s, f = r[1], r[2] "
         "if not f then return 0 end "
-        "local bit = string.char(1 - string.byte(s, " TEXT(
-            BIT) ")) "
-                 "s = string.sub(s, 1, " TEXT(BIT) " - 1) .. bit .. string.sub(s, " TEXT(
-                     BIT) " + 1) "
-                          "f = string.sub(f, 1, " TEXT(DATA_A) " - 1) .. ARGV[2] .. string.sub(f, " TEXT(
-                              DATA_A) " + 1) "
-                                      "redis.call('HSET', KEYS[1], 's', s, ARGV[1], f) "
-                                      "return 1",
-    [TATP_UPDATE_LOCATION] =
-        "local id = redis.call('GET', KEYS[1]) "
-        "local s = redis.call('HGET', id, 's') "
-        "if not s then return -id end "
-        "s = string.sub(s, 1, " TEXT(VLR_LOCATION) " - 1) .. ARGV[1] .. string.sub(s, " TEXT(
-            VLR_LOCATION) " + 4) "
-                          "redis.call('HSET', id, 's', s) "
-                          "return tonumber(id)",
+        "local bit = string.char(1 - string.byte(s, " BIT_TEXT ")) "
+        "s = string.sub(s, 1, " BIT_TEXT " - 1) .. bit .. string.sub(s, " BIT_TEXT " + 1) "
+        "f = string.sub(f, 1, " DATA_A_TEXT " - 1) .. ARGV[2] .. string.sub(f, " DATA_A_TEXT " + 1) "
+        "redis.call('HSET', KEYS[1], 's', s, ARGV[1], f) "
+        "return 1",
+    [TATP_UPDATE_LOCATION] = "local id = redis.call('GET', KEYS[1]) "
+                             "local s = redis.call('HGET', id, 's') "
+                             "if not s then return -id end "
+                             "s = string.sub(s, 1, " VLR_LOCATION_TEXT
+                             " - 1) .. ARGV[1] .. string.sub(s, " VLR_LOCATION_TEXT " + 4) "
+                             "redis.call('HSET', id, 's', s) "
+                             "return tonumber(id)",
     [TATP_INSERT_FORWARDING] =
         "local id = redis.call('GET', KEYS[1]) "
         "local r = redis.call('HMGET', id, 'f1', 'f2', 'f3', 'f4') "
@@ -108,7 +107,7 @@ static int insert_row(void *ctx, enum tatp_table table, const struct tatp_key *k
 
 static unsigned insert(struct redis_client *client, uint64_t key) {
     uint64_t subscriber = key + 1;
-    char id_text[24], number[NUMBER_BYTES + 1];
+    char id_text[REDIS_NUMBER_BYTES], number[NUMBER_BYTES + 1];
     const struct redis_word id = redis_number(id_text, 0, subscriber);
     struct population population = {.words = {{"HSET", 4}, id}, .count = 2};
     (void)tatp_populate(subscriber, insert_row, &population); /* insert_row does not fail */
@@ -120,14 +119,14 @@ static unsigned insert(struct redis_client *client, uint64_t key) {
 /* ---- transactions ---- */
 
 static void send_read(struct redis_state *state, const struct tatp_call *call, enum tatp_table table) {
-    char id[24], field[FIELD_BYTES];
+    char id[REDIS_NUMBER_BYTES], field[FIELD_BYTES];
     const struct redis_word words[] = {
         {"HGET", 4}, redis_number(id, 0, call->key.subscriber), field_of(field, table, &call->key)};
     redis_add(state->client, words, REMO__ARRAY_COUNT(words));
 }
 
 static void send_destination(struct redis_state *state, const struct tatp_call *call) {
-    char id[24], time[24], fields[1 + TATP_STARTS][FIELD_BYTES];
+    char id[REDIS_NUMBER_BYTES], time[REDIS_NUMBER_BYTES], fields[1 + TATP_STARTS][FIELD_BYTES];
     struct redis_word words[3 + TATP_STARTS] = {redis_number(id, 0, call->key.subscriber),
                                                 redis_number(time, 0, call->end_time),
                                                 field_of(fields[0], TATP_FACILITIES, &call->key)};
@@ -135,14 +134,14 @@ static void send_destination(struct redis_state *state, const struct tatp_call *
     struct tatp_key key = call->key;
     for (key.start = 1; key.start <= call->key.start; key.start++)
         words[count++] = field_of(fields[key.start], TATP_FORWARDINGS, &key);
-    redis_add_script(state, call->kind, words, count, 1);
+    redis_add_script(state->client, state->scripts[call->kind], words, count, 1);
 }
 
 static void send_update(struct redis_state *state, const struct tatp_call *call) {
-    char id[24], field[FIELD_BYTES], data_a = (char)remo__random_next(call->random);
+    char id[REDIS_NUMBER_BYTES], field[FIELD_BYTES], data_a = (char)remo__random_next(call->random);
     const struct redis_word words[] = {redis_number(id, 0, call->key.subscriber),
                                        field_of(field, TATP_FACILITIES, &call->key), redis_bytes(&data_a, 1)};
-    redis_add_script(state, call->kind, words, REMO__ARRAY_COUNT(words), 1);
+    redis_add_script(state->client, state->scripts[call->kind], words, REMO__ARRAY_COUNT(words), 1);
 }
 
 static void send_location(struct redis_state *state, const struct tatp_call *call) {
@@ -150,7 +149,7 @@ static void send_location(struct redis_state *state, const struct tatp_call *cal
     uint32_t location = (uint32_t)remo__random_next(call->random);
     const struct redis_word words[] = {number_of(number, call->key.subscriber),
                                        redis_bytes(&location, sizeof location)};
-    redis_add_script(state, call->kind, words, REMO__ARRAY_COUNT(words), 1);
+    redis_add_script(state->client, state->scripts[call->kind], words, REMO__ARRAY_COUNT(words), 1);
 }
 
 static void send_forwarding(struct redis_state *state, const struct tatp_call *call) {
@@ -158,13 +157,14 @@ static void send_forwarding(struct redis_state *state, const struct tatp_call *c
     const struct redis_word by_number = number_of(number, call->key.subscriber),
                             start = field_of(field, TATP_FORWARDINGS, &call->key);
     if (call->kind == TATP_DELETE_FORWARDING) {
-        redis_add_script(state, call->kind, (struct redis_word[]){by_number, start}, 2, 1);
+        redis_add_script(state->client, state->scripts[call->kind], (struct redis_word[]){by_number, start},
+                         2, 1);
         return;
     }
     const struct tatp_forwarding row = tatp_make_forwarding(call->random, call->end_time);
     const struct redis_word words[] = {by_number, redis_bytes(&type, 1), start,
                                        redis_bytes(&row, sizeof row)};
-    redis_add_script(state, call->kind, words, REMO__ARRAY_COUNT(words), 1);
+    redis_add_script(state->client, state->scripts[call->kind], words, REMO__ARRAY_COUNT(words), 1);
 }
 
 static void send(struct transactions *bench, struct redis_state *state, unsigned i) {

@@ -1,6 +1,6 @@
-/* redis_tx.c - transactions on Redis (transactions.h): several processes are clients of one server, over a Unix
- * socket. Redis executes one command or script at a time, so each is a transaction. A process sends the
- * transactions of a window together. Server and clients share the processors of the other stores. */
+/* redis_tx.c - transactions on Redis (transactions.h): several processes are clients of one server, over a
+ * Unix socket. Redis executes one command or script at a time, so each is a transaction. A process sends the
+ * transactions of a window together. Server and clients share the processors of the benchmark. */
 #include "bench/peers/redis_tx.h"
 
 #include <signal.h>
@@ -29,26 +29,6 @@ static void start(struct transactions *bench) {
     if (fd < 0)
         exit(1);
     close(fd);
-}
-
-/* ---- commands ---- */
-
-struct redis_word redis_number(char text[24], char letter, uint64_t number) {
-    char *at = text + 24;
-    do
-        *--at = (char)('0' + number % 10);
-    while ((number /= 10) > 0);
-    if (letter)
-        *--at = letter;
-    return redis_bytes(at, (size_t)(text + 24 - at));
-}
-
-void redis_add_script(struct redis_state *state, unsigned kind, const struct redis_word *words, size_t count,
-                      unsigned keys) {
-    const char digit = (char)('0' + keys);
-    struct redis_word all[16] = {{"EVALSHA", 7}, {state->scripts[kind], REDIS_SHA_BYTES - 1}, {&digit, 1}};
-    memcpy(all + 3, words, count * sizeof *words);
-    redis_add(state->client, all, 3 + count);
 }
 
 /* ---- the benchmark ---- */

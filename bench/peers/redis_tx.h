@@ -27,10 +27,5 @@ struct redis_workload {
 extern const struct redis_workload redis_tatp, redis_smallbank;
 extern const struct transactions_store redis_transactions;
 
-/* Add a call of a script with one or several keys. The words after `first` are keys, then arguments. */
-void redis_add_script(struct redis_state *state, unsigned kind, const struct redis_word *words, size_t count,
-                      unsigned keys);
 /* Add the command that reads both accounts of a customer. */
 void redis_smallbank_add_balance(struct redis_client *client, uint64_t customer);
-/* Write a number as text. */
-struct redis_word redis_number(char text[24], char letter, uint64_t number);

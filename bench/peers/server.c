@@ -127,8 +127,8 @@ static void run_server(const char *const argv[], void (*settle)(const void *ctx)
     dup2(null, STDOUT_FILENO);
     signal(SIGTERM, SIG_DFL);
     signal(SIGINT, SIG_DFL);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     settle(ctx);
-    prctl(PR_SET_PDEATHSIG, SIGKILL); /* a change of the user would reset it */
     if (chdir(the_server.folder) == 0)
         execvp(argv[0], (char *const *)(uintptr_t)argv);
     fprintf(stderr, "cannot start %s: %s\n", argv[0], strerror(errno));

@@ -1,5 +1,5 @@
-/* server.h - a server that a program starts for itself, in a folder of its own. The server ends, and its folder
- * is removed, when the program ends, also by a signal other than SIGKILL.
+/* server.h - a server that a program starts for itself, in a folder of its own. The server ends, and its
+ * folder is removed, when the program ends, also by a signal other than SIGKILL.
  * Threads: one. The functions that fail print a sentence, unless stated otherwise. */
 #pragma once
 
@@ -15,8 +15,8 @@ struct server_endpoint {
     const char *socket_path, *port;
 };
 
-/* Make the folder of the server in `parent`; NULL: in the folder for temporary files. Returns the folder's name,
- * or NULL. */
+/* Make the folder of the server in `parent`; NULL: in the folder for temporary files. Returns the folder's
+ * name, or NULL. */
 const char *server_make_folder(const char *parent);
 /* Choose an address: a socket in the folder, or a free port. Returns 0 or -1. */
 int server_choose_endpoint(bool is_tcp, struct server_endpoint *ret_endpoint);
@@ -24,8 +24,8 @@ int server_choose_endpoint(bool is_tcp, struct server_endpoint *ret_endpoint);
  * server's process first, for example to pin it. */
 void server_launch(const char *const argv[], int stop_signal, void (*settle)(const void *ctx),
                    const void *ctx);
-/* Let this process use all processors of the benchmark. A server that several processes use needs this, and so
- * do its clients: the busier ones get more of the processors. */
+/* Let this process use all processors of the benchmark. A server that several processes use needs this, and
+ * so do its clients: the busier ones get more of the processors. */
 void server_share_processors(const struct measure_options *options);
 /* Return whether the server has not ended. Prints nothing. */
 bool server_is_running(void);
@@ -33,5 +33,5 @@ bool server_is_running(void);
 int server_connect(void);
 /* Connect while the server starts. Returns a socket that does not block, or -1. */
 int server_await(void);
-/* Stop the server and remove its folder, in the process that has made the folder; elsewhere without effect. */
+/* Stop the server and remove its folder. Without effect in a process that has not made the folder. */
 void server_stop(void);

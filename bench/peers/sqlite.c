@@ -1,6 +1,6 @@
-/* sqlite.c - SQLite: TATP and SmallBank (transactions.h) by processes that open one database on a tmpfs, with a
- * write-ahead log that is not synchronised. Statements are prepared once. A transaction that changes rows takes
- * the lock for writers when it begins, so it never fails with a conflict.
+/* sqlite.c - SQLite: TATP and SmallBank (transactions.h) by processes that open one database on a tmpfs, with
+ * a write-ahead log that is not synchronised. Statements are prepared once. A transaction that changes rows
+ * takes the lock for writers when it begins, so it never fails with a conflict.
  * A row has an integer key and its bytes: SQLite finds an integer key faster than several columns. */
 #include "bench/peers/transactions.h"
 

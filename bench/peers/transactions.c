@@ -1,4 +1,5 @@
-/* transactions.c - the points of TATP and SmallBank on a store (transactions.h), and the check after each. */
+/* transactions.c - the points of TATP and SmallBank on a store (transactions.h). After each point process 0
+ * checks the results of all processes. */
 #include "bench/peers/transactions.h"
 
 #include <string.h>
