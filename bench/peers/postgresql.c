@@ -160,7 +160,8 @@ static PGconn *connection_of(const struct transactions *bench) {
 }
 
 static void fail(PGconn *connection, const char *what) {
-    processes_fail("PostgreSQL cannot %s: %s", what, PQerrorMessage(connection));
+    const char *reason = PQerrorMessage(connection); /* several lines; the first one is enough */
+    processes_fail("PostgreSQL cannot %s: %.*s", what, (int)strcspn(reason, "\n"), reason);
 }
 
 static void execute(PGconn *connection, const char *sql) {
