@@ -314,7 +314,7 @@ static int64_t sum(struct transactions *bench) {
 
 int main(int argc, char **argv) {
     static const struct transactions_store postgresql = {.name = "PostgreSQL",
-                                                         .windows = {1, 8, 64},
+                                                         .windows = {1, 8, 128},
                                                          .start = start,
                                                          .open = open_connection,
                                                          .fill = fill,

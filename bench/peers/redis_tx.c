@@ -98,7 +98,7 @@ static int64_t sum(struct transactions *bench) {
 }
 
 const struct transactions_store redis_transactions = {.name = "Redis",
-                                                      .windows = {1, 8, 64},
+                                                      .windows = {1, 8, 128},
                                                       .start = start,
                                                       .open = open_client,
                                                       .fill = fill,
