@@ -44,8 +44,9 @@ struct bench_options {
     uint64_t bytes;
     uint32_t window;
     uint64_t keys_count, accounts_count;
-    int read_percent; /* -1 */
-    double zipf;      /* -1; 0 is uniform */
+    int read_percent;    /* -1 */
+    double zipf;         /* -1; 0 is uniform */
+    const char *variant; /* NULL: all */
 };
 
 /* One figure to measure. Members that do not apply are zero, NULL or -1. */
@@ -177,6 +178,9 @@ const void *bench_arena(struct bench_job *job, uint64_t *ret_bytes);
 /* Read a word of each page of the memory of all nodes, on mapped fabrics. So no measured operation waits for
  * the first access of this process to a page. */
 void bench_touch(const struct bench_job *job);
+/* List the points of a benchmark that the options select. Returns their number. */
+uint32_t bench_points(const struct bench *bench, const struct bench_options *options,
+                      struct bench_point ret_points[BENCH_POINTS_MAX]);
 /* Return the next node. */
 uint32_t bench_target(const struct bench_job *job);
 /* Return how many nodes operate where one is enough. */

@@ -36,6 +36,17 @@ void bench_touch(const struct bench_job *job) {
     }
 }
 
+uint32_t bench_points(const struct bench *bench, const struct bench_options *options,
+                      struct bench_point ret_points[BENCH_POINTS_MAX]) {
+    uint32_t all = bench->list(options, ret_points), count = 0;
+    for (uint32_t i = 0; i < all; i++) {
+        const char *variant = ret_points[i].variant ? ret_points[i].variant : "";
+        if (!options->variant || strcmp(options->variant, variant) == 0)
+            ret_points[count++] = ret_points[i];
+    }
+    return count;
+}
+
 uint32_t bench_active(const struct bench_options *options) {
     if (options->active == 0)
         return 1;

@@ -226,11 +226,14 @@ static int run_point(struct bench_job *job, struct bench_thread *threads, struct
 
 static int run_points(struct bench_job *job) {
     struct bench_point points[BENCH_POINTS_MAX];
-    uint32_t count = job->bench->list(job->options, points), threads_count = job->options->threads;
+    uint32_t count = bench_points(job->bench, job->options, points), threads_count = job->options->threads;
     struct bench_thread *threads = calloc(threads_count, sizeof *threads);
     struct remo__histogram *histograms = calloc(threads_count, sizeof *histograms);
     struct figures *figures = malloc(sizeof *figures);
     int rc = threads && histograms && figures ? 0 : remo__fail(-ENOMEM, "no memory for the figures");
+    if (rc == 0 && count == 0)
+        rc = remo__fail(-EINVAL, "%s has no variant '%s'; run it without --variant to see its variants",
+                        job->bench->name, job->options->variant ? job->options->variant : "");
     for (uint32_t i = 0; i < threads_count && rc == 0; i++)
         threads[i].histogram = &histograms[i];
     for (uint32_t i = 0; i < count && rc == 0; i++) {

@@ -22,6 +22,7 @@
 #define SIMULATED_SECONDS 0.001
 #define SIMULATED_KEYS 2000
 #define NODES_MIN 2
+#define VARIANT_LENGTH_MAX 32u
 #define NODES_DEFAULT 2
 #define KEYS_MAX (1ull << 32)
 #define ACCOUNTS_MAX (1ull << 34)
@@ -50,6 +51,7 @@ enum key {
     KEY_READS,
     KEY_ZIPF,
     KEY_ACTIVE,
+    KEY_VARIANT,
     KEY_LIST,
     KEY_FABRIC,
     KEY_MODEL,
@@ -77,6 +79,8 @@ static const struct argp_option option_list[] = {
     {"reads", KEY_READS, "P", 0, "kv: this percentage of gets only, the rest are updates", 1},
     {"zipf", KEY_ZIPF, "THETA", 0, "kv, tree, scan, ycsb: this skew of the keys only; 0 is uniform", 1},
     {"accounts", KEY_ACCOUNTS, "N", 0, "accounts: how many (100 M; 1 M on a network)", 1},
+    {"variant", KEY_VARIANT, "NAME", 0, "measure this variant of the benchmark only, such as 'calls only'",
+     1},
     {"model", KEY_MODEL, "NAME=VALUE,...", 0, "sim: change these parameters of the network", 1},
     {"json", KEY_JSON, 0, 0, "print one JSON object a line instead of a table", 2},
     {"peers", KEY_PEERS, 0, 0,
@@ -230,6 +234,11 @@ static error_t parse_measurement(int key, const char *text, struct bench_options
     case KEY_ACCOUNTS: options->accounts_count = parse_count(text, 1000, ACCOUNTS_MAX, state); break;
     case KEY_READS: options->read_percent = (int)parse_count(text, 0, 100, state); break;
     case KEY_ZIPF: options->zipf = parse_real(text, 0, 0.999, state); break;
+    case KEY_VARIANT:
+        if (strlen(text) > VARIANT_LENGTH_MAX)
+            argp_error(state, "no variant has a name of more than %u characters", VARIANT_LENGTH_MAX);
+        options->variant = text;
+        break;
     default: return ARGP_ERR_UNKNOWN;
     }
     return 0;

@@ -65,6 +65,8 @@ void bench_job_arguments(const struct bench_suite *suite, struct bench_arguments
         append(ret_arguments, "--reads=%d", options->read_percent);
     if (options->zipf >= 0)
         append(ret_arguments, "--zipf=%.4f", options->zipf);
+    if (options->variant)
+        append(ret_arguments, "--variant=%s", options->variant);
 }
 
 /* ---- the job ---- */
@@ -86,7 +88,7 @@ static void take_line(void *ctx, uint32_t rank, const char *text, size_t bytes) 
 /* Return a deadline that every working benchmark meets. */
 static uint64_t timeout_for(const struct bench_suite *suite, const struct bench *bench) {
     struct bench_point points[BENCH_POINTS_MAX];
-    uint32_t count = bench->list ? bench->list(&suite->options, points) : 1;
+    uint32_t count = bench->list ? bench_points(bench, &suite->options, points) : 1;
     uint64_t timeout_ns = START_NS, keys_count = 0;
     for (uint32_t i = 0; bench->list && i < count; i++)
         keys_count = points[i].keys_count > keys_count ? points[i].keys_count : keys_count;

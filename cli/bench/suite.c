@@ -165,7 +165,7 @@ static void take_peer(void *ctx, const char *text) {
 static void run_peers(struct collector *collector, const struct bench *bench) {
     const struct bench_options *options = &collector->suite->options;
     struct bench_point points[BENCH_POINTS_MAX], passes[PASSES_MAX];
-    uint32_t count = bench->list ? bench->list(options, points) : 0, passes_count = 0;
+    uint32_t count = bench->list ? bench_points(bench, options, points) : 0, passes_count = 0;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t known = 0;
         while (known < passes_count
@@ -253,7 +253,7 @@ static void run_bench(struct collector *collector, const struct bench *bench) {
     struct bench_point points[BENCH_POINTS_MAX];
     collector->bench = bench->name;
     collector->failed = collector->peer_failed = false;
-    collector->points = suite->runs * (bench->list ? bench->list(&suite->options, points) : 1);
+    collector->points = suite->runs * (bench->list ? bench_points(bench, &suite->options, points) : 1);
     collector->points *= suite->simulated ? suite->nodes_count : 1;
     collector->points_done = 0;
     for (uint32_t run = 0; run < suite->runs && !collector->failed; run++) {

@@ -28,6 +28,7 @@ enum key {
     KEY_KEYS,
     KEY_READS,
     KEY_ZIPF,
+    KEY_VARIANT,
     KEY_MODEL
 };
 
@@ -41,6 +42,7 @@ static const struct argp_option option_list[] = {{"nodes", KEY_NODES, "N", 0, 0,
                                                  {"keys", KEY_KEYS, "K", 0, 0, 0},
                                                  {"reads", KEY_READS, "P", 0, 0, 0},
                                                  {"zipf", KEY_ZIPF, "THETA", 0, 0, 0},
+                                                 {"variant", KEY_VARIANT, "NAME", 0, 0, 0},
                                                  {"model", KEY_MODEL, "NAME=VALUE,...", 0, 0, 0},
                                                  {0}};
 
@@ -70,6 +72,7 @@ static error_t parse(int key, char *text, struct argp_state *state) {
     case KEY_KEYS: options->keys_count = strtoull(text, NULL, 10); break;
     case KEY_READS: options->read_percent = atoi(text); break;
     case KEY_ZIPF: options->zipf = strtod(text, NULL); break;
+    case KEY_VARIANT: options->variant = text; break;
     case KEY_MODEL:
         if (!sim_model_set(text))
             argp_error(

@@ -193,6 +193,25 @@ static void test_options(const char *remo, const char *fabric) {
     check(strstr(outcome.output, "write 8 B") && strstr(outcome.output, "barrier"), "%s", outcome.output);
 }
 
+/* --variant selects the points of one variant; "" those without a variant. */
+static void test_variant(const char *remo, const char *fabric) {
+    static const char *const arguments[] = {"lookup --keys 1000 --variant 'calls only'",
+                                            "rpc --bytes 16 --variant ''"};
+    static const char *const variants[] = {"calls only", NULL};
+    struct outcome outcome;
+    for (unsigned i = 0; i < 2; i++) {
+        run(&outcome, "%s bench %s --window 1 --fabric %s --seconds 0.05 --json", remo, arguments[i], fabric);
+        json_t *object = json_loads(outcome.output, 0, NULL);
+        const char *variant = json_string_value(json_object_get(object, "variant"));
+        check(outcome.status == 0 && has_number(object, "p50_ns"), "%s: %s", outcome.output, outcome.errors);
+        check(variants[i] ? variant && strcmp(variant, variants[i]) == 0 : !variant, "%s", outcome.output);
+        json_decref(object);
+    }
+    run(&outcome, "%s bench lookup --variant other --fabric %s --seconds 0.05 --json", remo, fabric);
+    check(outcome.status == 1 && strstr(outcome.errors, "lookup has no variant 'other'"), "status %d: %s",
+          outcome.status, outcome.errors);
+}
+
 /* A call is 2 writes, and a forwarded or nested one 4. At the end of a point, 2 threads call 2 nodes. */
 static void test_calls(const char *remo, const char *fabric) {
     static const struct {
@@ -604,6 +623,7 @@ int main(int argc, char **argv) {
     } else {
         test_each(argv[1], argv[2]);
         test_options(argv[1], argv[2]);
+        test_variant(argv[1], argv[2]);
         test_calls(argv[1], argv[2]);
         if (strcmp(argv[2], "shm") == 0)
             test_width(argv[1]);
