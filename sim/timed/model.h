@@ -14,7 +14,8 @@
 
 struct sim_model {
     uint64_t link_latency_ns, link_gbit_per_s, header_bytes;
-    uint64_t nic_message_ns, nic_miss_ns, nic_cache_bytes, nic_connection_bytes, nic_atomic_ns, pcie_ns;
+    uint64_t nic_message_ns, nic_miss_ns, nic_cache_bytes, nic_connection_bytes, nic_atomic_ns, nic_imm_ns,
+        pcie_ns;
     uint64_t cpu_touch_ns, cpu_post_ns, cpu_look_ns, cpu_spin_ns, cpu_wake_ns, control_ns;
 };
 

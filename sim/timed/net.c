@@ -18,7 +18,7 @@
 #define INLINE_BYTES 256u
 #define MESSAGE_BYTES (1u << 20)
 #define IMMS_MAX 65536u
-#define CONNECTIONS (SIM_NODES_MAX * ENDPOINTS_MAX) /* that a card may have */
+#define CONNECTIONS (SIM_NODES_MAX * ENDPOINTS_MAX * 2) /* that a card may have */
 
 struct op {
     struct remo__op is;
@@ -103,11 +103,12 @@ static bool cache_hit(struct cache *cache, uint32_t entry) {
     return hit;
 }
 
-/* Pass a message through one side of the card, which is free from *free_ns on, at `at_ns` or later.
- * Returns the time when the message is through. */
-static uint64_t pass_card(struct card *card, uint64_t *free_ns, uint32_t connection, uint64_t at_ns) {
+/* Pass a message through one side of the card, which is free from *free_ns on, at `at_ns` or later. It takes
+ * `more_ns` in addition to its usual time. Returns the time when the message is through. */
+static uint64_t pass_card(struct card *card, uint64_t *free_ns, uint32_t connection, uint64_t at_ns,
+                          uint64_t more_ns) {
     bool hit = cache_hit(&card->cache, connection);
-    uint64_t start = remo__max(at_ns, *free_ns);
+    uint64_t start = remo__max(at_ns, *free_ns) + more_ns;
     *free_ns = start + (hit ? sim_model.nic_message_ns : sim_model.nic_miss_ns);
     return start + (hit ? sim_model.nic_message_ns : remo__max(sim_model.nic_miss_ns, sim_model.pcie_ns));
 }
@@ -126,9 +127,14 @@ static struct card *card_of(uint32_t node) {
     return &fabrics[node]->card;
 }
 
-/* Return the connection, as seen from `node`, with thread `thread` of `peer`. */
-static uint32_t connection(uint32_t peer, uint32_t thread) {
-    return peer * ENDPOINTS_MAX + thread;
+/* Return the connection that carries the operations of this node's thread to a peer. */
+static uint32_t connection_to(uint32_t peer, uint32_t thread) {
+    return (peer * ENDPOINTS_MAX + thread) * 2;
+}
+
+/* Return the connection that carries the operations of a peer's thread to this node. */
+static uint32_t connection_from(uint32_t peer, uint32_t thread) {
+    return connection_to(peer, thread) + 1;
 }
 
 /* ---- path of an operation ----
@@ -138,9 +144,10 @@ static uint32_t connection(uint32_t peer, uint32_t thread) {
  *   respond   reads and atomics: link and card of the target, link and card of the poster
  *   complete  PCIe
  *
- * A card sends one message and receives one at a time; a link carries one each way. Connections
- * join threads of the same number (Storm 4.2); each card that a message passes looks their state up
- * in its cache. */
+ * A card sends one message and receives one at a time; a link carries one each way. A pair of threads of the
+ * same number on two nodes has two connections, one for the operations of each (Storm 3.4; the fabric
+ * `verbs`). Each card that a message passes looks the state of its connection up in its cache. An immediate
+ * takes a receive from the queue of the card and adds a completion. */
 
 static bool is_write(const struct op *op) {
     return op->is.kind == REMO__OP_WRITE;
@@ -162,14 +169,14 @@ static void respond_arrives(void *ctx) {
     struct op *op = ctx;
     struct card *card = card_of(op->from->node);
     uint64_t now = pass_link(&card->in_ns, op->is.size_bytes, sim_timed_now());
-    now = pass_card(card, &card->receive_ns, connection(op->is.peer, op->from->index), now);
+    now = pass_card(card, &card->receive_ns, connection_to(op->is.peer, op->from->index), now, 0);
     sim_timed_at(now + sim_model.pcie_ns / 2, complete, op);
 }
 
 static void respond(struct op *op) {
     struct card *card = card_of(op->is.peer);
     uint64_t now =
-        pass_card(card, &card->send_ns, connection(op->from->node, op->from->index), sim_timed_now());
+        pass_card(card, &card->send_ns, connection_from(op->from->node, op->from->index), sim_timed_now(), 0);
     now = pass_link(&card->out_ns, op->is.size_bytes, now);
     sim_timed_at(now + latency(op), respond_arrives, op);
 }
@@ -210,9 +217,11 @@ static void execute(void *ctx) {
 static void arrive(void *ctx) {
     struct op *op = ctx;
     struct card *card = card_of(op->is.peer);
-    uint32_t mine = connection(op->from->node, op->from->index);
+    uint32_t mine = connection_from(op->from->node, op->from->index);
     uint64_t now = pass_link(&card->in_ns, is_write(op) ? op->is.size_bytes : 0, sim_timed_now());
-    now = pass_card(card, &card->receive_ns, mine, now);
+    bool has_imm = op->is.flags & (REMO__OP_IMM | REMO__OP_NOTIFY); /* as on the fabric `verbs` */
+    now = pass_card(card, &card->receive_ns, mine, now, has_imm ? sim_model.nic_imm_ns : 0);
+    now += has_imm ? sim_model.pcie_ns : 0; /* the card reads the receive from memory */
     if (is_write(op)) {
         uint64_t placed = remo__max(now + sim_model.pcie_ns / 2, card->placed_ns[mine]);
         card->placed_ns[mine] = placed;
@@ -240,7 +249,7 @@ static void start(struct remo__endpoint *from, const struct remo__op *is) {
         memcpy(op->data, is->local, is->size_bytes);
     bool fetched = is_write(op) && is->size_bytes > INLINE_BYTES;
     uint64_t now = sim_timed_now() + sim_model.pcie_ns / 2 + (fetched ? sim_model.pcie_ns : 0);
-    now = pass_card(card, &card->send_ns, connection(is->peer, from->index), now);
+    now = pass_card(card, &card->send_ns, connection_to(is->peer, from->index), now, 0);
     now = pass_link(&card->out_ns, is_write(op) ? is->size_bytes : 0, now);
     sim_timed_at(now + latency(op), arrive, op);
 }
@@ -280,6 +289,16 @@ static void timed_disconnect(struct remo__fabric *fabric, uint32_t peer) {
     atomic_store(&fabric->peers[peer].connected, 0);
 }
 
+/* Set up the connections of an endpoint with the same thread of each peer: this loads their state. Without it,
+ * short runs would measure the first use of each connection. */
+static void load_connections(const struct remo__endpoint *endpoint) {
+    for (uint32_t peer = 0; peer < sim_world->nodes_count; peer++)
+        if (fabrics[peer]) {
+            (void)cache_hit(&card_of(endpoint->node)->cache, connection_to(peer, endpoint->index));
+            (void)cache_hit(&card_of(peer)->cache, connection_from(endpoint->node, endpoint->index));
+        }
+}
+
 static int timed_endpoint_open(struct remo__fabric *fabric, struct remo__endpoint **ret_endpoint) {
     struct fabric *mine = (struct fabric *)fabric;
     struct remo__endpoint *endpoint = mine->endpoints < ENDPOINTS_MAX ? calloc(1, sizeof *endpoint) : NULL;
@@ -289,6 +308,7 @@ static int timed_endpoint_open(struct remo__fabric *fabric, struct remo__endpoin
     endpoint->index = mine->endpoints++;
     endpoint->node = fabric->rank;
     endpoint->fabric = fabric;
+    load_connections(endpoint);
     *ret_endpoint = endpoint;
     return 0;
 }

@@ -357,6 +357,8 @@ static void actor_main(void) {
     remo__context_started();
     struct actor *actor = current();
     (void)actor->is.run(actor->is.run_ctx);
+    if (sim_thread_exit)
+        sim_thread_exit(NULL);
     actor->is.state = SIM_DONE;
     sim_changed(actor->is.node);
     run_events();

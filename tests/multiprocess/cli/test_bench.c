@@ -557,6 +557,22 @@ static void test_simulated(const char *remo) {
           outcome.errors);
 }
 
+/* The model of the network card. */
+static void test_simulated_card(const char *remo) {
+    /* Two nodes that both operate have two connections, one for the operations of each. */
+    double two = simulated_ns(remo, "read --nodes 2 --active 2 --model nic_cache_bytes=750"),
+           one = simulated_ns(remo, "read --nodes 2 --active 2 --model nic_cache_bytes=375");
+    check(one > two + 300, "a card with one cached connection: %.0f ns, with two %.0f ns", one, two);
+    /* A call has two immediates. */
+    double call = simulated_ns(remo, "rpc --nodes 2 --bytes 32 --variant ''"),
+           slow = simulated_ns(remo, "rpc --nodes 2 --bytes 32 --variant '' --model nic_imm_ns=1010");
+    check(slow > call + 1990 && slow < call + 2010, "1 us more for an immediate: %.0f ns, else %.0f ns", slow,
+          call);
+    /* A point has new threads. They take the places of those that have ended. */
+    double many = simulated_ns(remo, "lookup --nodes 2 --threads 20 --keys 200");
+    check(many > 0, "80 threads in turn: %.0f ns", many);
+}
+
 static int test_curves(const char *remo) {
     struct outcome outcome;
     char svg[] = "remo-test-plot-XXXXXX.svg";
@@ -618,6 +634,7 @@ int main(int argc, char **argv) {
         skipped = test_peers(argv[1]);
     } else if (strcmp(argv[2], "sim") == 0) {
         test_simulated(argv[1]);
+        test_simulated_card(argv[1]);
     } else if (strcmp(argv[2], "curves") == 0) {
         skipped = test_curves(argv[1]);
     } else {
