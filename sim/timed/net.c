@@ -289,8 +289,8 @@ static void timed_disconnect(struct remo__fabric *fabric, uint32_t peer) {
     atomic_store(&fabric->peers[peer].connected, 0);
 }
 
-/* Set up the connections of an endpoint with the same thread of each peer: this loads their state. Without it,
- * short runs would measure the first use of each connection. */
+/* Set up the connections of an endpoint with the same thread of each peer: this loads their state. Without
+ * it, short runs would measure the first use of each connection. */
 static void load_connections(const struct remo__endpoint *endpoint) {
     for (uint32_t peer = 0; peer < sim_world->nodes_count; peer++)
         if (fabrics[peer]) {

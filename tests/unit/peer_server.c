@@ -1,5 +1,5 @@
-/* peer_server.c - unit tests of the server that the program of a peer starts: it ends, and its folder is removed,
- * however the program ends. The program is a child process; its server is a shell. */
+/* peer_server.c - unit tests of the server that the program of a peer starts: it ends, and its folder is
+ * removed, however the program ends. The program is a child process; its server is a shell. */
 #include "bench/peers/server.h"
 
 #include <errno.h>
@@ -26,8 +26,8 @@ static void settle(const void *ctx) {
     (void)ctx;
 }
 
-/* Start a server that writes its process number to a file of its folder, between two commands. Returns when the
- * file is complete. */
+/* Start a server that writes its process number to a file of its folder, between two commands. Returns when
+ * the file is complete. */
 static void start_server(const char *before, const char *after) {
     char line[128];
     const char *const argv[] = {"sh", "-c", line, NULL};
