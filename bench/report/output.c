@@ -88,7 +88,7 @@ static double times_faster(const struct bench_result *own, const struct bench_re
 static double best_factor(const struct bench_result *own, const struct bench_result *peers, uint32_t count) {
     double best = NAN;
     for (uint32_t i = 0; i < count; i++)
-        if (isfinite(peers[i].p50_ns) && bench_result_matches(own, &peers[i]))
+        if (isfinite(peers[i].p50_ns) && bench_result_competes(own, &peers[i]))
             best = fmin(best, times_faster(own, &peers[i]));
     return best;
 }

@@ -228,6 +228,13 @@ int bench_result_matches(const struct bench_result *a, const struct bench_result
            && texts_match(a->distribution, b->distribution);
 }
 
+int bench_result_competes(const struct bench_result *own, const struct bench_result *peer) {
+    struct bench_result any_window = *peer;
+    if (strcmp(own->object, "tx") == 0)
+        any_window.window = 0;
+    return bench_result_matches(own, &any_window);
+}
+
 int bench_result_same(const struct bench_result *a, const struct bench_result *b) {
     return strcmp(a->peer, b->peer) == 0 && strcmp(a->transport, b->transport) == 0
            && strcmp(a->bench, b->bench) == 0 && a->nodes == b->nodes && strcmp(a->object, b->object) == 0

@@ -180,6 +180,14 @@ static void peers_match_what_they_measured(void **state) {
     assert_false(bench_result_matches(&own, &peer)); /* a peer of the ordered map has the same points */
     strcpy(peer.variant, "after load");
     assert_true(bench_result_matches(&own, &peer));
+    peer.window = own.window + 1;
+    assert_false(bench_result_competes(&own, &peer));
+    strcpy(own.object, "tx");
+    strcpy(peer.object, "tx");
+    assert_true(bench_result_competes(&own, &peer)); /* with any window */
+    assert_false(bench_result_matches(&own, &peer));
+    peer.active = own.active + 1;
+    assert_false(bench_result_competes(&own, &peer));
 }
 
 static void titles_say_what_was_done(void **state) {
