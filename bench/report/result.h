@@ -41,8 +41,8 @@ char *bench_result_format(const struct bench_result *result);
 int bench_result_parse(const json_t *object, struct bench_result *ret_result);
 /* Return whether both measure the same operation. Unknown members match; peers are not compared. */
 int bench_result_matches(const struct bench_result *a, const struct bench_result *b);
-/* Return whether a result of Remo is compared with that of a peer. Unlike bench_result_matches, the windows of
- * transactions may differ: a server needs a larger one. */
+/* Return whether a result of Remo is compared with that of a peer. Unlike bench_result_matches, the windows
+ * of transactions may differ: a server needs a larger one. */
 int bench_result_competes(const struct bench_result *own, const struct bench_result *peer);
 /* Return whether both also belong to the same peer and point. */
 int bench_result_same(const struct bench_result *a, const struct bench_result *b);

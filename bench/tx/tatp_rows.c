@@ -59,7 +59,7 @@ static uint32_t draw_set(struct remo__random *random, uint32_t of, uint64_t coun
 
 static int populate_facility(const struct taker *taker, struct remo__random *random, struct tatp_key key) {
     struct tatp_facility row = {.number = (uint32_t)key.subscriber,
-                           .is_active = remo__random_below(random, 100) < 85};
+                                .is_active = remo__random_below(random, 100) < 85};
     uint32_t starts = draw_set(random, TATP_STARTS, remo__random_below(random, TATP_STARTS + 1));
     int rc = taker->insert(taker->ctx, TATP_FACILITIES, &key, &row, sizeof row);
     for (uint32_t i = 0; i < TATP_STARTS && rc == 0; i++) {
