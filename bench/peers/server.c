@@ -18,6 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/bits.h"
 #include "base/clock.h"
 
 #define START_NS (10 * REMO__NS_PER_S)
@@ -73,6 +74,13 @@ static void on_signal(int number) {
     _exit(128 + number);
 }
 
+/* SIGPIPE: the reader of the output has ended. */
+static void set_signals(void (*handler)(int number)) {
+    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGPIPE};
+    for (size_t i = 0; i < REMO__ARRAY_COUNT(numbers); i++)
+        signal(numbers[i], handler);
+}
+
 /* ---- the address ---- */
 
 const char *server_make_folder(const char *parent) {
@@ -88,8 +96,7 @@ const char *server_make_folder(const char *parent) {
     the_server.owner = getpid();
     memcpy(the_server.folder, folder, sizeof folder);
     atexit(server_stop);
-    signal(SIGTERM, on_signal);
-    signal(SIGINT, on_signal);
+    set_signals(on_signal);
     return the_server.folder;
 }
 
@@ -125,8 +132,7 @@ static void run_server(const char *const argv[], void (*settle)(const void *ctx)
     int null = open("/dev/null", O_RDWR);
     dup2(null, STDIN_FILENO);
     dup2(null, STDOUT_FILENO);
-    signal(SIGTERM, SIG_DFL);
-    signal(SIGINT, SIG_DFL);
+    set_signals(SIG_DFL);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     settle(ctx);
     if (chdir(the_server.folder) == 0)

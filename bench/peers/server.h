@@ -1,5 +1,5 @@
 /* server.h - a server that a program starts for itself, in a folder of its own. The server ends, and its
- * folder is removed, when the program ends, also by a signal other than SIGKILL.
+ * folder is removed, when the program ends, also by SIGTERM, SIGINT, SIGHUP or SIGPIPE.
  * Threads: one. The functions that fail print a sentence, unless stated otherwise. */
 #pragma once
 

@@ -86,7 +86,8 @@ static void run_process(struct transactions *bench) {
     processes_barrier(&bench->processes);
     if (!is_first)
         bench->store->open(bench);
-    else
+    processes_barrier(&bench->processes);
+    if (is_first)
         bench->store->fill(bench);
     processes_barrier(&bench->processes);
     if (bench->store->begin)

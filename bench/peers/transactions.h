@@ -45,7 +45,7 @@ struct transactions_store {
     void (*start)(struct transactions *bench);
     /* Connect to the store. Called in each process: at first in process 0, whose `open` makes the tables. */
     void (*open)(struct transactions *bench);
-    /* Insert all rows. Called in process 0. */
+    /* Insert all rows. Called in process 0 when all processes are connected. */
     void (*fill)(struct transactions *bench);
     /* Prepare for the points. Called in each process, after `fill`; may be NULL. */
     void (*begin)(struct transactions *bench);

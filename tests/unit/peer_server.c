@@ -105,9 +105,12 @@ static void test_end_of_the_program(void **state) {
 
 static void test_signal(void **state) {
     (void)state;
+    static const int numbers[] = {SIGTERM, SIGINT, SIGHUP, SIGPIPE};
     struct report report;
-    assert_int_equal(run_program("", wait_for_signal, SIGTERM, &report), 128 + SIGTERM);
-    assert_removed(&report);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        assert_int_equal(run_program("", wait_for_signal, numbers[i], &report), 128 + numbers[i]);
+        assert_removed(&report);
+    }
 }
 
 static void test_server_that_ignores_its_signal(void **state) {
