@@ -30,3 +30,4 @@
 #include <remo/cxx/shared.hpp>
 #include <remo/cxx/task.hpp>
 #include <remo/cxx/tree.hpp>
+#include <remo/cxx/tx.hpp>

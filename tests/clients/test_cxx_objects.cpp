@@ -432,6 +432,145 @@ void test_tree_batches(remo::node &node) {
     all.wait(patience);
 }
 
+void test_table(remo::node &node) {
+    remo::barrier all(node, "all");
+    remo_table_options options{};
+    options.key_bytes_max = 32;
+    options.value_bytes_max = 2000;
+    remo::table map(node, "map", options);
+    node.root().wait(patience);
+    std::string mine = "key " + std::to_string(node.rank()), next = "key ";
+    next += std::to_string((node.rank() + 1) % node.size());
+    CHECK(!map.get(mine) && !map.update(mine, "1") && !map.erase(mine));
+    CHECK(map.insert(mine, "1") && !map.insert(mine, "2") && map.get(mine) == "1");
+    CHECK(map.update(mine, std::string(2000, 'v')));
+    all.wait(patience);
+    std::array<char, 2000> value{};
+    CHECK(map.get(next, value) == 2000u && value[1999] == 'v' && map.owner(next) < node.size());
+    std::error_code code;
+    CHECK(!map.get(next, remo::bytes(value.data(), 10), code) && code == remo::errc::message_size);
+    CHECK_THROWS(map.put(std::string(33, 'k'), ""), remo::errc::message_size);
+    CHECK_THROWS(remo::table().put("k", ""), remo::errc::invalid_argument);
+    all.wait(patience);
+    map.put(mine, "");
+    CHECK(map.get(mine) == "" && map.erase(mine) && !map.get(mine));
+    all.wait(patience);
+}
+
+/* A function that throws aborts its transaction; one that has read inconsistent values runs again. */
+void test_tx_exceptions(remo::transaction &tx, remo::table &accounts, const std::string &mine) {
+    try {
+        tx.run([&](remo::transaction &t) {
+            t.put(accounts, mine, "lost");
+            throw std::runtime_error("stop");
+        });
+        CHECK(false);
+    } catch (const std::runtime_error &thrown) {
+        CHECK(thrown.what() == std::string("stop"));
+    }
+    int runs = 0;
+    CHECK(tx.run([&](remo::transaction &t) {
+        std::string before = t.read(accounts, mine).value();
+        if (runs++ == 0) {
+            accounts.put(mine, "between"); /* in conflict with this transaction */
+            throw std::runtime_error("not consistent");
+        }
+        CHECK(before == "between");
+    }));
+    CHECK(runs == 2 && accounts.get(mine) == "between");
+}
+
+void test_tx(remo::node &node) {
+    constexpr std::int64_t rounds = 200;
+    remo::barrier all(node, "all");
+    remo_table_options options{};
+    options.key_bytes_max = 16;
+    remo::table accounts(node, "accounts", options);
+    remo::tx_space space(node, "space", {accounts});
+    node.root().wait(patience);
+    remo::transaction tx(space);
+    const std::vector<std::string> keys{"first", "second", "third"};
+    if (node.rank() == 0)
+        CHECK(tx.run([&](remo::transaction &t) {
+            for (const std::string &key : keys)
+                t.put(accounts, key, remo::object_bytes(std::int64_t(1000)));
+        }));
+    all.wait(patience);
+    for (std::int64_t i = 0; i < rounds; i++)
+        CHECK(tx.run(
+            [&](remo::transaction &t) {
+                const std::string &from = keys[(node.rank() + i) % 3], &to = keys[(node.rank() + i + 1) % 3];
+                std::int64_t sum = t.read<std::int64_t>(accounts, from).value() - 1;
+                t.put(accounts, from, remo::object_bytes(sum));
+                sum = t.read<std::int64_t>(accounts, to).value() + 1;
+                CHECK(t.update(accounts, to, remo::object_bytes(sum)));
+                return remo::tx_step::commit;
+            },
+            patience));
+    all.wait(patience);
+    std::int64_t total = 0;
+    CHECK(tx.run([&](remo::transaction &t) {
+        total = 0;
+        for (const auto &value : t.read_many(accounts, keys)) {
+            std::int64_t sum = 0;
+            CHECK(value && value->size() == sizeof sum);
+            std::memcpy(&sum, value->data(), sizeof sum);
+            total += sum;
+        }
+        CHECK(!t.read_many(accounts, std::vector<std::string>{"absent"}).at(0));
+    }));
+    CHECK(total == 3000);
+
+    std::string mine = "mine " + std::to_string(node.rank());
+    CHECK(!tx.run([&](remo::transaction &t) {
+        CHECK(t.insert(accounts, mine, "1"));
+        return remo::tx_step::abort;
+    }));
+    CHECK(!accounts.get(mine));
+    tx.begin();
+    CHECK(tx.insert(accounts, mine, "2") && !tx.insert(accounts, mine, "3") && tx.check() && tx.commit());
+    CHECK(tx.settle() == remo::tx_fate::committed && !tx.last_conflict());
+    tx.begin();
+    CHECK(tx.read(accounts, mine) == "2");
+    accounts.put(mine, "4");
+    CHECK(tx.erase(accounts, mine) && !tx.commit() && tx.last_conflict());
+    std::error_code code;
+    CHECK(!tx.read(accounts, mine, code) && code == remo::errc::stale_address);
+    tx.begin();
+    CHECK_THROWS(tx.begin(), std::errc::device_or_resource_busy);
+    tx.abort();
+    test_tx_exceptions(tx, accounts, mine);
+    all.wait(patience);
+}
+
+/* Elements are moved to a table. */
+void test_tx_queue(remo::node &node) {
+    constexpr std::uint32_t elements = 60;
+    remo::barrier all(node, "all");
+    remo::tx_queue jobs(node, "jobs");
+    remo::table done(node, "done");
+    remo::tx_space space(node, "space", {jobs, done});
+    node.root().wait(patience);
+    remo::transaction tx(space);
+    for (std::uint32_t i = 0; node.rank() == 0 && i < elements; i++)
+        CHECK(tx.run([&](remo::transaction &t) { t.push(jobs, remo::object_bytes(i)); }, patience));
+    for (std::uint32_t i = 0; node.rank() > 0 && i < elements / 2;)
+        i += tx.run(
+            [&](remo::transaction &t) {
+                std::optional<std::string> element = t.pop(jobs);
+                if (!element)
+                    return remo::tx_step::abort;
+                CHECK(t.insert(done, *element, "done"));
+                return remo::tx_step::commit;
+            },
+            patience);
+    all.wait(patience);
+    for (std::uint32_t i = 0; i < elements; i++)
+        CHECK(done.get(remo::object_bytes(i)) == "done");
+    CHECK(tx.run([&](remo::transaction &t) { CHECK(t.count(jobs) == 0 && !t.pop(jobs)); }));
+    all.wait(patience);
+}
+
 void test_collective(remo::node &node) {
     std::uint32_t rank = node.rank(), size = node.size();
     remo::barrier all(node, "all");
@@ -633,6 +772,9 @@ const area areas[] = {
     {"tree", test_tree},
     {"tree_scan", test_tree_scan},
     {"tree_batches", test_tree_batches},
+    {"table", test_table},
+    {"tx", test_tx},
+    {"tx_queue", test_tx_queue},
     {"collective", test_collective},
     {"event", test_event},
     {"channel", test_channel},
