@@ -85,8 +85,7 @@ static const struct argp_option option_list[] = {
     {"json", KEY_JSON, 0, 0, "print one JSON object a line instead of a table", 2},
     {"peers", KEY_PEERS, 0, 0,
      "measure Open MPI, OpenSHMEM, Redis, memcached, UCX, nng, LMDB, SQLite and PostgreSQL as well, if they "
-     "are "
-     "installed",
+     "are installed",
      2},
     {"plot", KEY_PLOT, "FILE", 0,
      "draw the figures to this .svg or .png file, and from the 13th on to FILE-2, ...; needs gnuplot", 2},

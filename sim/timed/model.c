@@ -43,8 +43,7 @@ const struct sim_parameter sim_parameters[] = {
               "of an immediate at the receiving card, in addition; fitted to Storm's figure 4, perfect over "
               "calls only on 32 nodes"),
     PARAMETER(pcie_ns, "a PCIe round trip, 300 to 400 ns unloaded (Storm 3.1); a posted write: half of it; "
-                       "before an immediate the "
-                       "card reads a receive from memory"),
+                       "before an immediate the card reads a receive from memory"),
     PARAMETER(cpu_touch_ns, "assumed: a load or store of network memory"),
     PARAMETER(cpu_post_ns, "assumed: a post, that is, writing requests and the doorbell"),
     PARAMETER(cpu_look_ns, "assumed: until a waiting thread detects a change"),
