@@ -15,6 +15,9 @@
 #define NUMBER_BYTES_MAX 24u /* of the value of a number */
 #define WRITERS_MAX 2u
 
+/* Nodes of the minimum size, so that few keys split them. */
+#define SMALL .node_bytes = 512, .key_bytes_max = 24, .value_bytes_max = NUMBER_BYTES_MAX
+
 struct tree_shared {
     _Atomic uint32_t numbers[KEYS_MAX]; /* the value of each key; 0: absent */
     _Atomic uint32_t begun[WRITERS_MAX], ended[WRITERS_MAX];
@@ -93,6 +96,26 @@ static inline int get_number(struct remo_tree *tree, const char *key, uint32_t *
         CHECK_OK(get_number(tree, key, &got_)); \
         CHECK_EQUAL(got_, number);              \
     } while (0)
+
+/* The tree is empty. */
+static inline int expect_nothing(struct remo_tree *tree) {
+    char buffer[64];
+    size_t bytes = 77;
+    struct remo_tree_result result = {.entries = 77, .bytes = 77};
+    static const char *const keys[] = {"", "a", "\x80", "\xff\xff\xff\xff\xff\xff\xff\xff\xff"};
+    for (uint32_t i = 0; i < 4; i++) {
+        CHECK_SENTENCE(remo_tree_get(tree, keys[i], strlen(keys[i]), buffer, sizeof buffer, &bytes), -ENOENT,
+                       "no such key");
+        CHECK_SENTENCE(remo_tree_update(tree, keys[i], strlen(keys[i]), "v", 1), -ENOENT, "no such key");
+        CHECK_SENTENCE(remo_tree_remove(tree, keys[i], strlen(keys[i])), -ENOENT, "no such key");
+    }
+    CHECK_EQUAL(bytes, 77);
+    CHECK_OK(remo_tree_scan(tree, NULL, buffer, sizeof buffer, &result));
+    CHECK(result.entries == 0 && result.bytes == 0 && result.is_complete);
+    CHECK_OK(remo_tree_scan(tree, NULL, buffer, 0, &result)); /* no room is needed */
+    CHECK(result.entries == 0 && result.is_complete);
+    return 0;
+}
 
 /* ---- the nodes of this owner ---- */
 
