@@ -13,7 +13,7 @@
 #define CALLS_MAX 8u
 #define OWNERS_MAX 2u
 
-static void insert_fixed(const struct tree_state *s, uint32_t rank) {
+void sim_tree_insert_fixed(const struct tree_state *s, uint32_t rank) {
     const unsigned char value[VALUE_BYTES_MAX] = {0};
     for (const char *key = s->fixed; *key; key++)
         if (remo_tree_owner(s->trees[rank], key, 1) == rank)
@@ -30,7 +30,7 @@ void sim_tree_open(struct tree_state *s, struct remo_node *node, uint32_t rank,
 static void open_with(struct tree_state *s, struct remo_node *node, uint32_t rank,
                       const struct remo_tree_options *options) {
     sim_tree_open(s, node, rank, options);
-    insert_fixed(s, rank);
+    sim_tree_insert_fixed(s, rank);
 }
 
 /* A leaf has room for three entries. */
@@ -97,8 +97,7 @@ void sim_tree_close(void *state, uint32_t rank) {
     remo_tree_close(((struct tree_state *)state)->trees[rank]);
 }
 
-/* Return the number of a value, which consists of equal bytes. */
-static uint64_t number_of(const struct tree_state *s, const unsigned char *value, size_t bytes) {
+uint64_t sim_tree_number(const struct tree_state *s, const unsigned char *value, size_t bytes) {
     sim_require(bytes == s->value_bytes, "a value of %zu bytes", bytes);
     for (uint32_t i = 1; i < bytes; i++)
         sim_require(value[i] == value[0], "a torn value");
@@ -152,7 +151,7 @@ static int do_step(const struct tree_state *s, uint32_t rank, uint64_t step, uin
     if (rc == -ESTALE)
         rc = remo_tree_get(tree, &key, 1, value, sizeof value, &bytes);
     if (rc == 0)
-        *ret_number = number_of(s, value, bytes);
+        *ret_number = sim_tree_number(s, value, bytes);
     return rc;
 }
 
@@ -201,7 +200,7 @@ static int do_scan(struct tree_state *s, uint32_t rank, const struct remo_tree_r
         *ret_result |= (uint64_t)TX_ABSENT << 8 << 16 * (key - first);
     while (remo_tree_result_next(buffer, &result, &offset, &entry)) {
         int key = *(const unsigned char *)entry.key.data;
-        uint64_t number = number_of(s, entry.value.data, entry.value.bytes);
+        uint64_t number = sim_tree_number(s, entry.value.data, entry.value.bytes);
         sim_require(is_descending ? key < last : key > last, "a scan returns key %c after %c", key, last);
         last = key;
         if (strchr(s->fixed, key)) {
@@ -254,7 +253,7 @@ static void get_many(const struct tree_state *s, uint32_t rank) {
             sim_forget(indices[i]);
             continue;
         }
-        uint64_t number = items[i].status == 0 ? number_of(s, values[i], items[i].value_bytes) : 0;
+        uint64_t number = items[i].status == 0 ? sim_tree_number(s, values[i], items[i].value_bytes) : 0;
         sim_end(indices[i], 0, outcome_of(items[i].status, number));
     }
 }

@@ -1,7 +1,8 @@
 /* tree.h - the state of the tree's cases, and what their files share.
  *
- *   tree.c       the calls with their checks, and cases of all calls but loads
- *   tree_load.c  a load beside reads and changes */
+ *   tree.c         the calls with their checks, and cases of all calls but loads and cursors
+ *   tree_cursor.c  cursors beside changes
+ *   tree_load.c    a load beside reads and changes */
 #pragma once
 
 #include <remo/tree.h>
@@ -32,6 +33,10 @@ struct tree_state {
 void sim_tree_open(struct tree_state *s, struct remo_node *node, uint32_t rank,
                    const struct remo_tree_options *options);
 void sim_tree_close(void *state, uint32_t rank);
+/* Insert those of the fixed keys that the node owns. */
+void sim_tree_insert_fixed(const struct tree_state *s, uint32_t rank);
+/* Return the number of a value, which consists of equal bytes. */
+uint64_t sim_tree_number(const struct tree_state *s, const unsigned char *value, size_t bytes);
 /* Execute, check and record calls. */
 void sim_tree_run(struct tree_state *s, uint32_t rank, const uint64_t *steps, uint32_t count);
 /* For the end of a case: make calls that must succeed. */

@@ -353,8 +353,19 @@ void test_tree_scan(remo::node &node) {
     CHECK(map.scan({"f", {}}, buffer).is_complete() && map.count({"c", "f"}) == 3);
     std::error_code code;
     CHECK(map.scan({"b", "a"}, buffer, code).empty() && code == remo::errc::invalid_argument);
-    remo::tree_cursor cursor = map.entries({"b", "a"});
-    CHECK(!cursor.next(code) && code == remo::errc::invalid_argument);
+    remo::tree_cursor empty = map.entries({"b", "a"}, 0, code);
+    CHECK(code == remo::errc::invalid_argument);
+    CHECK(!empty.next(code) && code == remo::errc::invalid_argument);
+    CHECK_THROWS(map.entries({"b", "a"}), remo::errc::invalid_argument);
+    remo::tree_cursor cursor = map.entries({"b", "f"}, 60);
+    CHECK(cursor.next()->key == "b" && cursor.next()->key == "c" && cursor.prev()->key == "b");
+    CHECK(!cursor.prev() && cursor.next()->key == "b");
+    cursor.seek("d5");
+    CHECK(cursor.next()->key == "e" && cursor.prev()->value == std::string(20, 'd'));
+    cursor.seek("e");
+    CHECK(cursor.prev()->key == "d" && cursor.next()->key == "e" && !cursor.next() && cursor.prev());
+    cursor.seek(std::string(65, 'k'), code);
+    CHECK(code == remo::errc::invalid_argument);
     CHECK_THROWS(remo::tree().put("k", "v"), remo::errc::invalid_argument);
     all.wait(patience);
 }

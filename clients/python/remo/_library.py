@@ -143,11 +143,6 @@ class TreeRange(ctypes.Structure):
                 ('snapshot', POINTER(c_uint64))]
 
 
-class TreeResult(ctypes.Structure):
-    _c_name_ = 'remo_tree_result'
-    _fields_ = [('entries', c_uint64), ('bytes', c_size_t), ('is_complete', c_int)]
-
-
 class TreeEntry(ctypes.Structure):
     _c_name_ = 'remo_tree_entry'
     _fields_ = [('key', TreeKey), ('value', TreeKey)]
@@ -171,7 +166,7 @@ class TreeOwnerStats(ctypes.Structure):
 
 STRUCTURES = (Nodeset, Address, Stats, Config, RegionOptions, AtomicVarOptions, LockOptions, BarrierOptions,
               QueueOptions, RingBufferOptions, KVOptions, OwnedVarOptions, SSTOptions, CollectiveOptions,
-              HeapOptions, HeapSizes, Ack, KVCursor, TreeKey, TreeOptions, TreeRange, TreeResult, TreeEntry,
+              HeapOptions, HeapSizes, Ack, KVCursor, TreeKey, TreeOptions, TreeRange, TreeEntry,
               TreeItem, TreeWrite, TreeOwnerStats)
 
 # The callbacks of struct remo_config, of remo_sst_wait and of remo_tree_load.
@@ -299,9 +294,10 @@ FUNCTIONS = {
     'remo_tree_apply': (c_int, c_void_p, POINTER(TreeWrite), c_uint32, POINTER(c_uint32)),
     'remo_tree_load': (c_int, c_void_p, TREE_NEXT, c_void_p, c_uint32, _word),
     'remo_tree_remove_range': (c_int, c_void_p, POINTER(TreeRange), _word),
-    'remo_tree_scan': (c_int, c_void_p, POINTER(TreeRange), c_void_p, c_size_t, POINTER(TreeResult)),
+    'remo_tree_cursor_open': (c_int, c_void_p, POINTER(TreeRange), c_size_t, _out),
+    'remo_tree_cursor_next': (c_int, c_void_p, POINTER(TreeEntry)),
+    'remo_tree_cursor_close': (None, c_void_p),
     'remo_tree_count': (c_int, c_void_p, POINTER(TreeRange), _word),
-    'remo_tree_result_next': (c_int, c_void_p, POINTER(TreeResult), _size, POINTER(TreeEntry)),
     'remo_tree_owner': (c_uint32, c_void_p, c_void_p, c_size_t),
     'remo_tree_owners': (c_uint32, c_void_p),
     'remo_tree_snapshot': (c_int, c_void_p, _word),

@@ -7,8 +7,8 @@ from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Se
 from typing import Any, Optional, Union
 
 from . import _library
-from ._library import (TREE_NEXT, TreeEntry, TreeItem, TreeKey, TreeOptions, TreeOwnerStats, TreeResult,
-                       TreeWrite, library)
+from ._library import (TREE_NEXT, TreeEntry, TreeItem, TreeKey, TreeOptions, TreeOwnerStats, TreeWrite,
+                       library)
 from .errors import Error, check, error
 from .mapping import VALUE_BUFFER_BYTES, Map
 from .node import Bytes, Node, Nodeset, Ranks, source
@@ -18,9 +18,6 @@ _DESCENDING, _KEYS_ONLY, _FROM_EXCLUDED, _TO_INCLUDED = 1, 2, 4, 8
 
 # The kinds of writes of remo/tree.h, by the names of the methods.
 _KINDS = {'insert': 0, 'replace': 1, 'put': 2, 'delete': 3, 'compare_put': 4}
-
-# The size of a page; an entry has 4 KiB at most.
-_PAGE_BYTES = 65536
 
 Snapshot = Sequence[int]
 
@@ -263,39 +260,25 @@ class TreeRange:
 
 
 class _Entries(Iterator):
-    """An iterator over entries, in pages. After an error it continues after the last entry."""
+    """An iterator over entries: a cursor of the library. After an error it continues after the last entry, or
+    after the keys of a node that has failed."""
 
     def __init__(self, tree: Tree, start: Optional[Bytes], stop: Optional[Bytes], flags: int,
                  limit: Optional[int], snapshot: Any):
-        self._tree, self._start, self._stop, self._flags = tree, start, stop, flags
-        self._left, self._snapshot = limit, snapshot
-        self._entries: list[tuple[bytes, bytes]] = []  # of the page, in reverse
-        self._is_last = limit == 0
+        self._tree, self._cursor, self._entry = tree, ctypes.c_void_p(), TreeEntry()
+        self._is_empty = limit == 0
+        (first, _keep_first), (last, _keep_last) = _key_of(start), _key_of(stop)
+        check(tree._call('cursor_open', _range(first, last, flags, limit, snapshot), 0, self._cursor))
+
+    def __del__(self) -> None:
+        library.remo_tree_cursor_close(self._cursor)
 
     def __next__(self) -> tuple[bytes, bytes]:
-        if not self._entries and not self._is_last:
-            self._read_page()
-        if not self._entries:
+        _ = self._tree.pointer  # an exception if the tree is closed
+        if self._is_empty or check(library.remo_tree_cursor_next(self._cursor, self._entry)) == 0:
             raise StopIteration
-        return self._entries.pop()
-
-    def _read_page(self) -> None:
-        buffer, result = ctypes.create_string_buffer(_PAGE_BYTES), TreeResult()
-        (start, _keep_start), (stop, _keep_stop) = _key_of(self._start), _key_of(self._stop)
-        check(self._tree._call('scan', _range(start, stop, self._flags, self._left, self._snapshot), buffer,
-                               len(buffer), result))
-        offset, entry, page = ctypes.c_size_t(), TreeEntry(), []
-        while library.remo_tree_result_next(buffer, result, offset, entry):
-            page.append((ctypes.string_at(entry.key.data, entry.key.bytes),
-                         ctypes.string_at(entry.value.data, entry.value.bytes)))
-        if self._left is not None:
-            self._left -= len(page)
-        self._is_last = bool(result.is_complete) or not page or self._left == 0
-        if page and self._flags & _DESCENDING:
-            self._stop, self._flags = page[-1][0], self._flags & ~_TO_INCLUDED
-        elif page:
-            self._start, self._flags = page[-1][0], self._flags | _FROM_EXCLUDED
-        self._entries = page[::-1]
+        key, value = self._entry.key, self._entry.value
+        return ctypes.string_at(key.data, key.bytes), ctypes.string_at(value.data, value.bytes)
 
 
 class _Items(ItemsView):

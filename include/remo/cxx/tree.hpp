@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <exception>
 #include <iterator>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -40,6 +41,13 @@ struct tree_write {
     const_bytes key{}, value{}, expected{};
 };
 
+namespace detail {
+inline tree_entry tree_entry_of(const remo_tree_entry &entry) noexcept {
+    return {{static_cast<const char *>(entry.key.data), entry.key.bytes},
+            {static_cast<const char *>(entry.value.data), entry.value.bytes}};
+}
+} // namespace detail
+
 /* The entries that a scan has copied to a buffer, to which the result refers. */
 class tree_result {
   public:
@@ -62,7 +70,7 @@ class tree_result {
         remo_tree_entry entry{};
         if (!buffer_ || !remo_tree_result_next(buffer_, &result_, &offset_, &entry))
             return std::nullopt;
-        return tree_entry{view(entry.key), view(entry.value)};
+        return detail::tree_entry_of(entry);
     }
 
     /* For range-based loops: begin() returns to the first entry. */
@@ -76,10 +84,6 @@ class tree_result {
     }
 
   private:
-    static std::string_view view(const remo_tree_key &part) noexcept {
-        return {static_cast<const char *>(part.data), part.bytes};
-    }
-
     const void *buffer_ = nullptr;
     remo_tree_result result_{};
     std::size_t offset_ = 0;
@@ -159,37 +163,30 @@ inline bool check_snapshot(const remo_tree *tree, const tree_snapshot *snapshot,
 }
 } // namespace detail
 
-/* An iteration over the entries of a range, in pages: the entries of one scan. Each page is as of one
- * instant; with a snapshot, all pages are as of the snapshot. The cursor refers to the C object of the tree,
- * which must stay open, and owns copies of the limits of its range and of the snapshot. */
+/* A cursor over the entries of a range (remo_tree_cursor_open). It refers to the C object of the tree, which
+ * must stay open, and owns copies of the limits of its range and of the snapshot. A cursor that could not be
+ * opened is empty: its calls fail. */
 class tree_cursor {
   public:
-    tree_cursor(remo_tree *tree, const tree_range &range, std::size_t page_bytes)
-        : tree_(tree), flags_(range.flags), left_(range.limit), has_limit_(range.limit > 0),
-          page_(page_bytes) {
-        if (range.from.data())
-            from_.emplace(text(range.from));
-        if (range.to.data())
-            to_.emplace(text(range.to));
-        if (range.snapshot)
-            snapshot_ = *range.snapshot;
+    tree_cursor(remo_tree *tree, const tree_range &range, std::size_t page_bytes, on_error errors = {}) {
+        remo_tree_range all = detail::tree_range_of(range);
+        remo_tree_cursor *cursor = nullptr;
+        if (tree && !detail::check_snapshot(tree, range.snapshot, errors))
+            return;
+        if (errors.check(remo_tree_cursor_open(tree, &all, page_bytes, &cursor)))
+            cursor_.reset(cursor);
     }
-    tree_cursor(tree_cursor &&) = default;
-    tree_cursor &operator=(tree_cursor &&) = default;
-    tree_cursor(const tree_cursor &) = delete; /* the views refer to the page of this cursor */
-    tree_cursor &operator=(const tree_cursor &) = delete;
-    /* Return the next entry, or std::nullopt after the last one. Its views are valid until the next call.
-     * After an error the next call continues after the last entry. */
+    /* Move to the next entry, or to the previous one, and return it; std::nullopt beyond the last one. Its
+     * views are valid until the next call. */
     std::optional<tree_entry> next(on_error errors = {}) {
-        errors.check(0);
-        for (;;) {
-            if (auto entry = result_.next()) {
-                last_ = entry->key;
-                return entry;
-            }
-            if (is_last_page_ || !read_page(errors))
-                return std::nullopt;
-        }
+        return step(remo_tree_cursor_next, errors);
+    }
+    std::optional<tree_entry> prev(on_error errors = {}) {
+        return step(remo_tree_cursor_prev, errors);
+    }
+    /* Move just before `key`. */
+    void seek(const_bytes key, on_error errors = {}) {
+        errors.check(remo_tree_cursor_seek(cursor_.get(), key.data(), key.size()));
     }
 
     /* For range-based loops. They end with an exception at the first error. */
@@ -202,51 +199,20 @@ class tree_cursor {
     }
 
   private:
-    static std::string text(const_bytes view) {
-        return {reinterpret_cast<const char *>(view.data()), view.size()};
-    }
-    static const_bytes limit(const std::optional<std::string> &key) noexcept {
-        return key ? const_bytes(*key) : const_bytes();
-    }
-    /* Let the range begin after the last entry. */
-    void advance() {
-        if (last_.data() == nullptr)
-            return;
-        if (flags_ & REMO_TREE_DESCENDING) {
-            to_.emplace(last_);
-            flags_ &= ~std::uint32_t{REMO_TREE_TO_INCLUDED};
-        } else {
-            from_.emplace(last_);
-            flags_ |= REMO_TREE_FROM_EXCLUDED;
+    struct closer {
+        void operator()(remo_tree_cursor *cursor) const noexcept {
+            remo_tree_cursor_close(cursor);
         }
-        last_ = {};
-    }
-    bool read_page(on_error errors) {
-        advance();
-        result_ = {};
-        const tree_snapshot *snapshot = snapshot_ ? &*snapshot_ : nullptr;
-        if (!detail::check_snapshot(tree_, snapshot, errors))
-            return false;
-        remo_tree_range range =
-            detail::tree_range_of({limit(from_), limit(to_), flags_, has_limit_ ? left_ : 0, snapshot});
-        remo_tree_result result{};
-        if (!errors.check(remo_tree_scan(tree_, &range, page_.data(), page_.size(), &result)))
-            return false;
-        result_ = tree_result(page_.data(), result);
-        left_ -= has_limit_ ? result.entries : 0;
-        is_last_page_ = result_.is_complete() || result_.empty() || (has_limit_ && left_ == 0);
-        return true;
+    };
+    std::optional<tree_entry> step(int (*move)(remo_tree_cursor *, remo_tree_entry *), on_error errors) {
+        remo_tree_entry entry{};
+        int rc = move(cursor_.get(), &entry);
+        if (!errors.check(rc) || rc == 0)
+            return std::nullopt;
+        return detail::tree_entry_of(entry);
     }
 
-    remo_tree *tree_;
-    std::optional<std::string> from_, to_;
-    std::uint32_t flags_;
-    std::uint64_t left_;
-    bool has_limit_, is_last_page_ = false;
-    std::optional<tree_snapshot> snapshot_;
-    std::vector<char> page_;
-    tree_result result_;
-    std::string_view last_; /* in page_: the last key that was returned */
+    std::unique_ptr<remo_tree_cursor, closer> cursor_;
 };
 
 /* An ordered map of bytes to bytes. An absent or present key is a result, never an error. */
@@ -385,9 +351,11 @@ class tree : public detail::object<remo_tree, remo_tree_close, remo_tree_channel
         });
         return done ? tree_result(buffer.data(), result) : tree_result();
     }
-    /* Return a cursor over a range: for (const auto &[key, value] : map.entries({"a", "b"})). */
-    tree_cursor entries(const tree_range &range = {}, std::size_t page_bytes = 65536) const {
-        return tree_cursor(get(), range, page_bytes);
+    /* Return a cursor over a range: for (const auto &[key, value] : map.entries({"a", "b"})). page_bytes is
+     * the size of its buffer; 0: 65536. */
+    tree_cursor entries(const tree_range &range = {}, std::size_t page_bytes = 0,
+                        on_error errors = {}) const {
+        return tree_cursor(get(), range, page_bytes, errors);
     }
     /* Return the number of entries of a range as of one instant. It costs as much as a scan. */
     std::uint64_t count(const tree_range &range = {}, on_error errors = {}) {

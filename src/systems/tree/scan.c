@@ -288,7 +288,7 @@ static int scan_range(struct tree_scan *scan) {
 
 /* ---- the calls ---- */
 
-static int check_snapshot(const struct remo_tree *tree, const uint64_t *snapshot) {
+int remo__tree_check_snapshot(const struct remo_tree *tree, const uint64_t *snapshot) {
     for (uint32_t i = 0; snapshot && i < tree->owner_count; i++)
         if (snapshot[i] == 0)
             return remo__fail(-EINVAL, "cannot scan tree %s: its snapshot is not from remo_tree_snapshot",
@@ -302,7 +302,7 @@ static int run(struct remo_tree *tree, const struct remo_tree_range *range, stru
     range = range ? range : &everything;
     int rc = remo__tree_limits(tree, range, &limits);
     if (rc == 0)
-        rc = check_snapshot(tree, range->snapshot);
+        rc = remo__tree_check_snapshot(tree, range->snapshot);
     if (rc != 0)
         return rc;
     scan->tree = tree;
@@ -345,13 +345,8 @@ int remo_tree_count(struct remo_tree *tree, const struct remo_tree_range *range,
 
 int remo_tree_result_next(const void *buffer, const struct remo_tree_result *result, size_t *offset,
                           struct remo_tree_entry *ret_entry) {
-    uint16_t sizes[2];
     if (!buffer || !result || !offset || !ret_entry || *offset + TREE_ENTRY_BYTES > result->bytes)
         return 0;
-    const char *place = (const char *)buffer + *offset;
-    memcpy(sizes, place, sizeof sizes);
-    ret_entry->key = (struct remo_tree_key){place + TREE_ENTRY_BYTES, sizes[0]};
-    ret_entry->value = (struct remo_tree_key){place + TREE_ENTRY_BYTES + sizes[0], sizes[1]};
-    *offset += TREE_ENTRY_BYTES + sizes[0] + sizes[1];
+    *offset += remo__tree_result_entry((const char *)buffer + *offset, ret_entry);
     return 1;
 }

@@ -7,6 +7,7 @@
  *   range.c     limits of ranges of keys
  *   remove.c    removals of ranges, at the calling node and at the owner
  *   scan.c      scans
+ *   cursor.c    cursors
  *   cut.c       versions of several owners at one instant
  *   owner.c     changes, at the owner: descend, split, merge, commit
  *   load.c      the load of sorted entries, at the owner
@@ -16,6 +17,8 @@
  *
  * docs/internals/tree.md describes the protocol. */
 #pragma once
+
+#include <string.h>
 
 #include <remo/rpc.h>
 #include <remo/tree.h>
@@ -250,6 +253,20 @@ struct tree_limits {
 /* Check a range and find its limits. Errors: -EINVAL; -EPROTO: the options of participants differ. */
 int remo__tree_limits(const struct remo_tree *tree, const struct remo_tree_range *range,
                       struct tree_limits *ret_limits);
+
+/* ---- scan.c ---- */
+
+/* Return -EINVAL if `snapshot` is not NULL and not a snapshot. */
+int remo__tree_check_snapshot(const struct remo_tree *tree, const uint64_t *snapshot);
+
+/* Set *ret_entry to the entry at a place of the buffer of a scan. Returns the size of the entry. */
+static inline size_t remo__tree_result_entry(const char *place, struct remo_tree_entry *ret_entry) {
+    uint16_t sizes[2];
+    memcpy(sizes, place, sizeof sizes);
+    ret_entry->key = (struct remo_tree_key){place + TREE_ENTRY_BYTES, sizes[0]};
+    ret_entry->value = (struct remo_tree_key){place + TREE_ENTRY_BYTES + sizes[0], sizes[1]};
+    return (size_t)TREE_ENTRY_BYTES + sizes[0] + sizes[1];
+}
 
 /* ---- serve.c ---- */
 

@@ -549,6 +549,25 @@ static int tree_reads(struct remo_tree *tree) {
     return 0;
 }
 
+static int tree_cursors(struct remo_tree *tree) {
+    struct remo_tree_cursor *cursor;
+    struct remo_tree_entry entry;
+    CHECK_NULL(remo_tree_cursor_open(NULL, NULL, 0, &cursor));
+    CHECK_NULL(remo_tree_cursor_open(tree, NULL, 0, NULL));
+    CHECK_OK(remo_tree_cursor_open(tree, NULL, 0, &cursor));
+    CHECK_NULL(remo_tree_cursor_next(NULL, &entry));
+    CHECK_NULL(remo_tree_cursor_next(cursor, NULL));
+    CHECK_NULL(remo_tree_cursor_prev(NULL, &entry));
+    CHECK_NULL(remo_tree_cursor_prev(cursor, NULL));
+    CHECK_NULL(remo_tree_cursor_seek(NULL, "k", 1));
+    CHECK_NULL(remo_tree_cursor_seek(cursor, NULL, 1));
+    CHECK_OK(remo_tree_cursor_seek(cursor, NULL, 0));
+    CHECK(remo_tree_cursor_next(cursor, &entry) == 1 && entry.key.bytes == 0);
+    remo_tree_cursor_close(NULL);
+    remo_tree_cursor_close(cursor);
+    return 0;
+}
+
 static int trees(struct remo_channel *root) {
     struct remo_tree *tree;
     CHECK_NULL(remo_tree_open(NULL, "t", NULL, &tree));
@@ -557,6 +576,7 @@ static int trees(struct remo_channel *root) {
     CHECK_OK(remo_tree_open(root, "t", NULL, &tree));
     CHECK(tree_changes(tree) == 0);
     CHECK(tree_reads(tree) == 0);
+    CHECK(tree_cursors(tree) == 0);
     CHECK(!remo_tree_channel(NULL) && remo_tree_owner(NULL, "k", 1) == 0);
     CHECK_EQUAL(remo_tree_owner(tree, NULL, 0), 0);
     remo_tree_close(NULL);

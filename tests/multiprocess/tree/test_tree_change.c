@@ -1,5 +1,5 @@
-/* test_tree_change.c - changes of the tree: random changes against a model, splits and merges, a full tree, and
- * changes that scans delay. */
+/* test_tree_change.c - changes of the tree: random changes against a model, splits and merges, a full tree,
+ * and changes that scans delay. */
 #include <stdio.h>
 
 #include "base/random.h"

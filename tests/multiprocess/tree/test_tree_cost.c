@@ -1,4 +1,5 @@
-/* test_tree_cost.c - the network operations of each call of the tree, counted. */
+/* test_tree_cost.c - the network operations of each call of the tree, counted. Costs of cursors are in
+ * test_tree_cursor.c. */
 #include <stdio.h>
 
 #include "tree_common.h"
