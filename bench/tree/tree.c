@@ -13,19 +13,21 @@ static const char get[] = "get", update[] = "update", insert_remove[] = "insert,
                   get_local[] = "get local", update_local[] = "update local", load[] = "load";
 
 #define LOAD_ENTRIES 16384u /* of one load */
+#define WINDOW 16u          /* operations in flight together */
 
 /* ---- points ---- */
 
 static uint32_t add_points(const struct bench_options *options, struct bench_point *points, double zipf) {
-    static const char *const variants[] = {get, update, insert_remove, get_local, update_local, load};
-    uint32_t count = zipf > 0 ? 2 : 6; /* skewed keys: get and update only */
+    static const char *const variants[] = {get,           update,    get,          update,
+                                           insert_remove, get_local, update_local, load};
+    uint32_t count = zipf > 0 ? 4 : 8; /* skewed keys: get and update only */
     for (uint32_t i = 0; i < count; i++) {
         points[i] = (struct bench_point)BENCH_POINT_DEFAULT;
         points[i].variant = variants[i];
         points[i].active = tree_map_active(options);
         points[i].keys_count = tree_map_count_keys(options);
         points[i].zipf = zipf;
-        points[i].window = variants[i] == load ? LOAD_ENTRIES : points[i].window;
+        points[i].window = variants[i] == load ? LOAD_ENTRIES : i / 2 == 1 ? WINDOW : 1;
     }
     return count;
 }
@@ -114,6 +116,57 @@ static int run_load(struct bench_thread *thread, const struct tree_map *map, uin
     return rc;
 }
 
+struct flight {
+    struct remo_tree_op op;
+    uint64_t key, value;
+};
+
+/* Start a get or an update of a random key. */
+static int start_flight(struct bench_thread *thread, const struct tree_map *map, struct flight *flight) {
+    const struct bench_point *point = thread->job->point;
+    bool gets = point->variant == get;
+    flight->key = tree_key(tree_draw(&map->keys, thread->state, point->zipf > 0));
+    flight->value = gets ? 0 : tree_value(flight->key, ++thread->number);
+    flight->op = (struct remo_tree_op){.kind = gets ? REMO_TREE_GET : REMO_TREE_UPDATE,
+                                       .key = &flight->key,
+                                       .key_bytes = sizeof flight->key,
+                                       .value = &flight->value,
+                                       .value_bytes = sizeof flight->value};
+    return remo_tree_start(map->tree, &flight->op);
+}
+
+static int finish_flight(const struct flight *flight) {
+    if (flight->op.status == 0 && !tree_value_belongs(flight->key, flight->value))
+        return remo__fail(-EIO, "the benchmark is wrong: a get in a window returns the value of another key");
+    return flight->op.status;
+}
+
+/* Keep the window full until all operations have started, then complete it. */
+static int run_window(struct bench_thread *thread, const struct tree_map *map, uint64_t operations) {
+    struct flight flights[WINDOW];
+    uint64_t started = 0;
+    int rc = 0, left = 1;
+    for (; started < WINDOW && started < operations && rc == 0; started++)
+        rc = start_flight(thread, map, &flights[started]);
+    for (uint64_t count = started; left > 0 && rc == 0;) {
+        left = rc = remo_tree_poll(map->tree);
+        for (uint64_t i = 0; i < count && rc >= 0; i++) {
+            if (flights[i].op.status == -EINPROGRESS)
+                continue;
+            rc = finish_flight(&flights[i]);
+            if (rc == 0 && started < operations) {
+                rc = start_flight(thread, map, &flights[i]);
+                started++;
+                left = 1;
+            }
+        }
+        rc = rc < 0 ? rc : 0;
+    }
+    while (left > 0) /* after an error, too: the operations are on this stack */
+        left = remo_tree_poll(map->tree);
+    return rc;
+}
+
 static int run_one(struct bench_thread *thread) {
     const struct bench_point *point = thread->job->point;
     const struct tree_map *map = thread->job->state;
@@ -133,6 +186,8 @@ static int tree_operate(struct bench_thread *thread, uint64_t operations) {
     int rc = 0;
     if (thread->job->point->variant == load)
         return run_load(thread, thread->job->state, operations);
+    if (thread->job->point->window > 1)
+        return run_window(thread, thread->job->state, operations);
     for (uint64_t i = 0; i < operations && rc == 0; i++)
         rc = run_one(thread);
     return rc;
@@ -142,10 +197,10 @@ const struct bench bench_tree = {
     .name = "tree",
     .object = "tree",
     .description =
-        "gets and updates of an ordered map of 1 M keys (--keys) whose owners are all nodes; an insert of a "
-        "new key and its removal; keys of all owners, uniform and Zipf 0.99, and keys of the node itself; a "
-        "load "
-        "of 16384 entries, each",
+        "gets and updates of an ordered map of 1 M keys (--keys) whose owners are all nodes, one by one and "
+        "16 "
+        "in flight; an insert of a new key and its removal; keys of all owners, uniform and Zipf 0.99, and "
+        "keys of the node itself; a load of 16384 entries, each",
     .list = tree_list,
     .open = tree_open,
     .fill = tree_fill,

@@ -29,6 +29,8 @@
  *          - apply: 1 call for all its writes, repeated in the same way;
  *          - load: none, since an owner loads its own keys;
  *          - remove_range: 1 call for each 64 keys, and for the last keys of each owner;
+ *          - start, poll, wait: as the single calls, at the same time;
+ *          - cursor: a scan of one owner for each page;
  *          - scan of one owner: 1 read of the version, and the leaves, up to 15 below one parent at the same
  *            time. If the inner nodes are not cached, or lead to a wrong leaf: also 1 node for each level;
  *          - scan of a range of n owners: 2n reads of versions instead of 1. With a limit, a scan tries the
@@ -164,7 +166,8 @@ enum remo_tree_kind {
     REMO_TREE_UPDATE,
     REMO_TREE_UPSERT,
     REMO_TREE_REMOVE,
-    REMO_TREE_COMPARE_PUT
+    REMO_TREE_COMPARE_PUT,
+    REMO_TREE_GET /* only of a window, not of an apply */
 };
 
 #define REMO_TREE_WRITES_MAX 64u /* of one remo_tree_apply */
@@ -342,6 +345,50 @@ REMO_API int remo_tree_cursor_prev(struct remo_tree_cursor *cursor, struct remo_
 REMO_API int remo_tree_cursor_seek(struct remo_tree_cursor *cursor, const void *key, size_t key_bytes);
 /* Close the cursor, also after the tree was closed. NULL has no effect. */
 REMO_API void remo_tree_cursor_close(struct remo_tree_cursor *cursor);
+
+/* ---- a window of operations ----
+ *
+ * An operation, its key and its values are in the caller's memory, and must stay in place while the status of
+ * the operation is -EINPROGRESS. A thread may start any number of operations. Only poll and wait advance
+ * them: all operations of the thread on the tree together. They are concurrent with each other. A thread must
+ * complete its operations before it ends, and before the tree closes. A task counts as a thread here.
+ * Cost:   that of the single calls. The calls of up to 64 changes of keys of other nodes overlap, and are in
+ *         flight while gets are read. Gets are read as those of remo_tree_get_many, 16 at a time.
+ * Memory: a thread with its tasks allocates up to 64 requests, when it first has as many changes in flight:
+ *         each the size of the longest change, and 300 bytes. */
+
+struct remo_tree_op {
+    enum remo_tree_kind kind; /* in */
+    const void *key;          /* in */
+    size_t key_bytes;         /* in */
+    void *value;              /* in (changes) or out (get) */
+    size_t value_bytes;       /* in: length, or capacity (get); out (get): length */
+    int status;               /* out: -EINPROGRESS until the operation is complete */
+    uint64_t internal[8];     /* the library's */
+    const void *expected;     /* in (compare_put) */
+    size_t expected_bytes;    /* in (compare_put) */
+};
+
+/* Start an operation: the single call of the same name. Does not block.
+ * Errors (op->status has them too):
+ *   -EINVAL    an argument is NULL, the kind is unknown, or the key or a value is too long
+ *   -EMSGSIZE  compare_put: the key and both values are too long
+ *   -EPROTO    the options of participants differ
+ *   -EAGAIN    too many threads use the node
+ *   -ENOMEM    no memory for the state of the thread */
+REMO_API int remo_tree_start(struct remo_tree *tree, struct remo_tree_op *op);
+/* Advance this thread's operations on the tree: start the calls of changes, make the changes of this node's
+ * own keys, complete the gets, and complete the changes whose owners have replied. Blocks for the gets, as
+ * remo_tree_get_many does, and not for changes. A change that scans delay is tried again by later polls.
+ * Returns the number of operations in flight, or -errno.
+ * Errors:
+ *   -EAGAIN  too many threads use the node
+ *   -ENOMEM  no memory for the state of the thread */
+REMO_API int remo_tree_poll(struct remo_tree *tree);
+/* Wait until `op` is complete, and return its status. Advances all operations of the thread, as poll does.
+ * Errors: those of the single call, and
+ *   -EPERM  another thread or task has started it */
+REMO_API int remo_tree_wait(struct remo_tree *tree, struct remo_tree_op *op);
 
 /* Return the number of owners. */
 REMO_API uint32_t remo_tree_owners(const struct remo_tree *tree);

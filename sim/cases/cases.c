@@ -56,6 +56,7 @@
     X(versioned_early) X(versioned_outrun) X(versioned_overtaken) X(versioned_rewrites)                      \
     X(tree_changes) X(tree_threads) X(tree_owners) X(tree_frozen) X(tree_levels) X(tree_reuse)               \
     X(tree_apply) X(tree_apply_levels) X(tree_load) X(tree_cursor) X(tree_cursor_owners)                     \
+    X(tree_window) X(tree_window_frozen)                                                                     \
     X(task_atomics) X(task_fences) X(task_lock) X(task_map) X(task_queue)
 /* clang-format on */
 

@@ -1,8 +1,9 @@
 /* tree.h - the state of the tree's cases, and what their files share.
  *
- *   tree.c         the calls with their checks, and cases of all calls but loads and cursors
+ *   tree.c         the calls with their checks, and cases of most calls
  *   tree_cursor.c  cursors beside changes
- *   tree_load.c    a load beside reads and changes */
+ *   tree_load.c    a load beside reads and changes
+ *   tree_window.c  operations in flight together */
 #pragma once
 
 #include <remo/tree.h>

@@ -368,6 +368,21 @@ void test_tree_scan(remo::node &node) {
     CHECK(code == remo::errc::invalid_argument);
     CHECK_THROWS(remo::tree().put("k", "v"), remo::errc::invalid_argument);
     all.wait(patience);
+    char value[20];
+    remo_tree_op ops[2] = {};
+    for (remo_tree_op &op : ops) {
+        op.kind = REMO_TREE_GET;
+        op.key = &op == ops ? "b" : "absent";
+        op.key_bytes = &op == ops ? 1 : 6;
+        op.value = value;
+        op.value_bytes = sizeof value;
+        map.start(op);
+    }
+    CHECK(map.wait(ops[0]) == 0 && ops[0].value_bytes == 20 && value[19] == 'b');
+    CHECK(map.wait(ops[1]) == -ENOENT && map.poll() == 0);
+    ops[0].key_bytes = 65;
+    CHECK_THROWS(map.start(ops[0]), remo::errc::invalid_argument);
+    all.wait(patience);
 }
 
 /* Keys from first to end - 1, as text of four digits, made by the iteration. */

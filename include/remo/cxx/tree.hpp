@@ -378,6 +378,21 @@ class tree : public detail::object<remo_tree, remo_tree_close, remo_tree_channel
         call(errors, [&](remo_tree *t) { return remo_tree_stats(t, &stats); });
         return stats;
     }
+    /* A window of operations: `op`, its key and its values stay in place until its status is other than
+     * -EINPROGRESS. The status of an operation is in op.status. See <remo/tree.h>. */
+    void start(remo_tree_op &op, on_error errors = {}) {
+        call(errors, [&](remo_tree *t) { return remo_tree_start(t, &op); });
+    }
+    /* Advance the operations of this thread, and return the number in flight. */
+    std::uint32_t poll(on_error errors = {}) {
+        int count = 0;
+        call(errors, [&](remo_tree *t) { return count = remo_tree_poll(t); });
+        return static_cast<std::uint32_t>(count > 0 ? count : 0);
+    }
+    /* Wait until `op` is complete, and return its status: 0, -ENOENT or -EEXIST, or another -errno. */
+    int wait(remo_tree_op &op) {
+        return remo_tree_wait(get(), &op);
+    }
     /* Return the rank of the owner of a key. */
     std::uint32_t owner(const_bytes key) const noexcept {
         return remo_tree_owner(get(), key.data(), key.size());

@@ -24,6 +24,19 @@ struct tree_cache *remo__tree_cache(struct remo_tree *tree) {
     return cache;
 }
 
+static void free_windows(struct tree_cache *cache) {
+    while (cache->windows) {
+        struct tree_window *next = cache->windows->next;
+        free(cache->windows);
+        cache->windows = next;
+    }
+    while (cache->calls) {
+        struct tree_call *next = cache->calls->next;
+        free(cache->calls);
+        cache->calls = next;
+    }
+}
+
 void remo__tree_caches_close(struct remo_tree *tree) {
     for (uint32_t i = 0; i < REMO__THREADS_MAX; i++) {
         struct tree_cache *cache = tree->caches[i];
@@ -36,6 +49,7 @@ void remo__tree_caches_close(struct remo_tree *tree) {
             free(cache->buffers);
             cache->buffers = next;
         }
+        free_windows(cache);
         free(cache);
     }
 }

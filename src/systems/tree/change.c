@@ -5,7 +5,6 @@
 
 #include "systems/tree/tree.h"
 
-#define FROZEN_PAUSE_NS (20 * REMO__NS_PER_US)
 #define LOCAL_PAUSE_NS (5 * REMO__NS_PER_US)
 
 /* Return the cause of a failed change and the remedy, or NULL for other codes. */
@@ -68,17 +67,20 @@ struct change {
     uint32_t failed; /* after an error of an apply: the index of the write that caused it, or `count` */
 };
 
-/* Return the status of the handler, or a negative error of the call. */
-static int call_change(struct remo_tree *tree, const struct change *change) {
-    char request[REMO_RPC_BYTES_MAX];
-    const struct tree_write *write = change->writes;
+size_t remo__tree_encode_change(const struct tree_write *write, char *request) {
     struct tree_request header = {.op = (uint8_t)write->op,
                                   .key_bytes = (uint16_t)write->key.bytes,
                                   .value_bytes = (uint16_t)write->value.bytes};
     memcpy(request, &header, sizeof header);
-    const char *end = put_write(request + sizeof header, write);
-    return remo_rpc_call(tree->rpc, change->owner, TREE_CHANGE, request, (size_t)(end - request), NULL, 0,
-                         NULL, tree->node->op_timeout_ns);
+    return (size_t)(put_write(request + sizeof header, write) - request);
+}
+
+/* Return the status of the handler, or a negative error of the call. */
+static int call_change(struct remo_tree *tree, const struct change *change) {
+    char request[REMO_RPC_BYTES_MAX];
+    return remo_rpc_call(tree->rpc, change->owner, TREE_CHANGE, request,
+                         remo__tree_encode_change(change->writes, request), NULL, 0, NULL,
+                         tree->node->op_timeout_ns);
 }
 
 static int call_apply(struct remo_tree *tree, struct change *change) {
@@ -106,25 +108,43 @@ static int fail_apply(const struct remo_tree *tree, int rc, const struct change 
                       reason ? reason : strerror(-rc));
 }
 
+int remo__tree_end_call(const struct remo_tree *tree, int rc, uint32_t owner) {
+    return rc <= 0 || rc == TREE_FROZEN ? rc : remo__tree_fail_change(tree, -rc, owner);
+}
+
+int remo__tree_change_own(struct remo_tree *tree, const struct tree_write *write) {
+    int rc = remo__tree_change(tree, write);
+    remo__tree_serve_now(tree);
+    return rc == -EEXIST || rc == -ENOENT || rc == -ESTALE || rc == -ENOSPC
+               ? remo__tree_fail_change(tree, rc, tree->node->rank)
+               : rc;
+}
+
+/* Try all writes of an apply once. Returns TREE_FROZEN if scans delay changes. */
+static int try_apply(struct remo_tree *tree, struct change *change) {
+    int rc;
+    if (change->owner != tree->node->rank) {
+        rc = call_apply(tree, change);
+        return rc <= 0 || rc == TREE_FROZEN ? rc : fail_apply(tree, -rc, change);
+    }
+    rc = remo__tree_apply(tree, change->writes, change->count, &change->failed);
+    remo__tree_serve_now(tree);
+    return rc < 0 && rc != -EPROTO ? fail_apply(tree, rc, change) : rc;
+}
+
 /* Try the change once. Returns TREE_FROZEN if scans delay changes. */
 static int try_change(struct remo_tree *tree, void *ctx) {
     struct change *change = ctx;
-    bool is_apply = change->count > 0;
-    int rc;
-    if (change->owner != tree->node->rank) {
-        rc = is_apply ? call_apply(tree, change) : call_change(tree, change);
-        if (rc <= 0 || rc == TREE_FROZEN)
-            return rc;
-        return is_apply ? fail_apply(tree, -rc, change) : remo__tree_fail_change(tree, -rc, change->owner);
-    }
-    rc = is_apply ? remo__tree_apply(tree, change->writes, change->count, &change->failed)
-                  : remo__tree_change(tree, change->writes);
-    remo__tree_serve_now(tree);
-    if (is_apply)
-        return rc < 0 && rc != -EPROTO ? fail_apply(tree, rc, change) : rc;
-    return rc == -EEXIST || rc == -ENOENT || rc == -ESTALE || rc == -ENOSPC
-               ? remo__tree_fail_change(tree, rc, change->owner)
-               : rc;
+    if (change->count > 0)
+        return try_apply(tree, change);
+    return change->owner == tree->node->rank
+               ? remo__tree_change_own(tree, change->writes)
+               : remo__tree_end_call(tree, call_change(tree, change), change->owner);
+}
+
+int remo__tree_fail_frozen(const struct remo_tree *tree, uint32_t owner) {
+    return remo__fail(-EBUSY, "cannot change tree %s: scans delay changes at node %u; retry the change",
+                      remo_channel_name(tree->channel), owner);
 }
 
 int remo__tree_until_thawed(struct remo_tree *tree, uint32_t owner,
@@ -137,10 +157,8 @@ int remo__tree_until_thawed(struct remo_tree *tree, uint32_t owner,
         if (deadline_ns == 0)
             deadline_ns = remo__deadline(tree->node->op_timeout_ns);
         else if (remo__remaining_ns(deadline_ns) == 0)
-            return remo__fail(-EBUSY,
-                              "cannot change tree %s: scans delay changes at node %u; retry the change",
-                              remo_channel_name(tree->channel), owner);
-        remo__pause(tree->node, remo__min(deadline_ns, remo__deadline(FROZEN_PAUSE_NS)));
+            return remo__tree_fail_frozen(tree, owner);
+        remo__pause(tree->node, remo__min(deadline_ns, remo__deadline(TREE_FROZEN_PAUSE_NS)));
     }
 }
 
@@ -155,73 +173,8 @@ static int make_change(struct remo_tree *tree, struct change *change) {
 
 /* ---- one write ---- */
 
-static int change(struct remo_tree *tree, enum tree_op op, const void *key, size_t key_bytes,
-                  const void *value, size_t value_bytes) {
-    REMO__REQUIRE(tree);
-    int rc = remo__tree_check_key(tree, key, key_bytes);
-    if (rc == 0)
-        rc = check_value(tree, value, value_bytes);
-    if (rc == 0)
-        rc = remo__tree_check_options(tree);
-    if (rc != 0)
-        return rc;
-    struct tree_write write = {
-        .op = op, .key = {key, (uint32_t)key_bytes}, .value = {value, (uint32_t)value_bytes}};
-    struct change change = {.owner = remo_tree_owner(tree, key, key_bytes), .writes = &write};
-    return make_change(tree, &change);
-}
-
-int remo_tree_insert(struct remo_tree *tree, const void *key, size_t key_bytes, const void *value,
-                     size_t value_bytes) {
-    return change(tree, TREE_INSERT, key, key_bytes, value, value_bytes);
-}
-
-int remo_tree_update(struct remo_tree *tree, const void *key, size_t key_bytes, const void *value,
-                     size_t value_bytes) {
-    return change(tree, TREE_UPDATE, key, key_bytes, value, value_bytes);
-}
-
-int remo_tree_upsert(struct remo_tree *tree, const void *key, size_t key_bytes, const void *value,
-                     size_t value_bytes) {
-    return change(tree, TREE_UPSERT, key, key_bytes, value, value_bytes);
-}
-
-int remo_tree_remove(struct remo_tree *tree, const void *key, size_t key_bytes) {
-    return change(tree, TREE_REMOVE, key, key_bytes, NULL, 0);
-}
-
-int remo_tree_compare_put(struct remo_tree *tree, const void *key, size_t key_bytes, const void *expected,
-                          size_t expected_bytes, const void *value, size_t value_bytes) {
-    REMO__REQUIRE(tree);
-    int rc = remo__tree_check_key(tree, key, key_bytes);
-    if (rc == 0)
-        rc = check_value(tree, expected, expected_bytes);
-    if (rc == 0)
-        rc = check_value(tree, value, value_bytes);
-    if (rc == 0)
-        rc = remo__tree_check_options(tree);
-    if (rc != 0)
-        return rc;
-    struct tree_write write = {.op = TREE_COMPARE_PUT,
-                               .key = {key, (uint32_t)key_bytes},
-                               .value = {value, (uint32_t)value_bytes},
-                               .expected = {expected, (uint32_t)expected_bytes}};
-    if (sizeof(struct tree_request) + bytes_of(&write) > REMO_RPC_BYTES_MAX)
-        return remo__fail(
-            -EMSGSIZE,
-            "cannot compare and put in tree %s: the key and both values have %zu bytes, and the "
-            "maximum is %zu; use shorter values",
-            remo_channel_name(tree->channel), bytes_of(&write),
-            REMO_RPC_BYTES_MAX - sizeof(struct tree_request));
-    struct change change = {.owner = remo_tree_owner(tree, key, key_bytes), .writes = &write};
-    return make_change(tree, &change);
-}
-
-/* ---- several writes ---- */
-
-/* Check a write of an apply, and set *ret_write to it. */
-static int take_write(const struct remo_tree *tree, const struct remo_tree_write *from,
-                      struct tree_write *ret_write) {
+int remo__tree_take_write(const struct remo_tree *tree, const struct remo_tree_write *from,
+                          struct tree_write *ret_write) {
     bool has_value = from->kind != REMO_TREE_REMOVE, has_expected = from->kind == REMO_TREE_COMPARE_PUT;
     if ((uint32_t)from->kind >= TREE_OPS)
         return remo__fail(-EINVAL, "a write for tree %s has the unknown kind %u; use a kind of remo/tree.h",
@@ -242,13 +195,67 @@ static int take_write(const struct remo_tree *tree, const struct remo_tree_write
     return 0;
 }
 
+int remo__tree_take_change(const struct remo_tree *tree, const struct remo_tree_write *from,
+                           struct tree_write *ret_write) {
+    int rc = remo__tree_take_write(tree, from, ret_write);
+    if (rc == 0 && remo__unlikely(sizeof(struct tree_request) + bytes_of(ret_write) > REMO_RPC_BYTES_MAX))
+        rc = remo__fail(-EMSGSIZE,
+                        "cannot compare and put in tree %s: the key and both values have %zu bytes, and the "
+                        "maximum is %zu; use shorter values",
+                        remo_channel_name(tree->channel), bytes_of(ret_write),
+                        REMO_RPC_BYTES_MAX - sizeof(struct tree_request));
+    return rc == 0 ? remo__tree_check_options(tree) : rc;
+}
+
+static int change(struct remo_tree *tree, const struct remo_tree_write *from) {
+    struct tree_write write;
+    REMO__REQUIRE(tree);
+    int rc = remo__tree_take_change(tree, from, &write);
+    if (rc != 0)
+        return rc;
+    struct change change = {.owner = remo_tree_owner(tree, from->key.data, from->key.bytes),
+                            .writes = &write};
+    return make_change(tree, &change);
+}
+
+int remo_tree_insert(struct remo_tree *tree, const void *key, size_t key_bytes, const void *value,
+                     size_t value_bytes) {
+    return change(tree,
+                  &(struct remo_tree_write){REMO_TREE_INSERT, {key, key_bytes}, {value, value_bytes}, {0}});
+}
+
+int remo_tree_update(struct remo_tree *tree, const void *key, size_t key_bytes, const void *value,
+                     size_t value_bytes) {
+    return change(tree,
+                  &(struct remo_tree_write){REMO_TREE_UPDATE, {key, key_bytes}, {value, value_bytes}, {0}});
+}
+
+int remo_tree_upsert(struct remo_tree *tree, const void *key, size_t key_bytes, const void *value,
+                     size_t value_bytes) {
+    return change(tree,
+                  &(struct remo_tree_write){REMO_TREE_UPSERT, {key, key_bytes}, {value, value_bytes}, {0}});
+}
+
+int remo_tree_remove(struct remo_tree *tree, const void *key, size_t key_bytes) {
+    return change(tree, &(struct remo_tree_write){REMO_TREE_REMOVE, {key, key_bytes}, {0}, {0}});
+}
+
+int remo_tree_compare_put(struct remo_tree *tree, const void *key, size_t key_bytes, const void *expected,
+                          size_t expected_bytes, const void *value, size_t value_bytes) {
+    return change(
+        tree, &(struct remo_tree_write){
+                  REMO_TREE_COMPARE_PUT, {key, key_bytes}, {value, value_bytes}, {expected, expected_bytes}});
+}
+
+/* ---- several writes ---- */
+
 /* Check all writes. After an error change->failed is the index of the write that caused it, or `count`. */
 static int take_writes(const struct remo_tree *tree, const struct remo_tree_write *from,
                        struct tree_write *writes, struct change *change) {
     size_t bytes = 0;
     for (uint32_t i = 0; i < change->count; i++) {
         change->failed = i;
-        int rc = take_write(tree, &from[i], &writes[i]);
+        int rc = remo__tree_take_write(tree, &from[i], &writes[i]);
         if (rc != 0)
             return rc;
         uint32_t owner = remo_tree_owner(tree, from[i].key.data, from[i].key.bytes);

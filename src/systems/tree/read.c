@@ -357,19 +357,23 @@ static int seek_together(struct gets *gets, uint32_t owner) {
                      : 0;
 }
 
-static int finish_get(struct seek *seek, struct remo_tree_item *item) {
+/* Set the status of an item: 0, or a code. */
+static void finish_get(struct seek *seek, struct remo_tree_item *item) {
     int rc = seek->result == SEEK_FOUND || seek->result == SEEK_ABSENT ? 0 : seek_newest(seek);
     item->value_bytes = 0;
     if (rc == 0)
         rc = copy_value(seek, item->value, item->value_cap, &item->value_bytes);
     item->status = rc;
-    return rc == -ENOENT || rc == -EMSGSIZE ? 0 : rc;
 }
 
-static int run_gets(struct gets *gets, struct tree_cache *cache, struct tree_buffer *buffer) {
+static bool is_result(int status) {
+    return status == 0 || status == -ENOENT || status == -EMSGSIZE;
+}
+
+/* Make all gets. `is_each`: also after an error of one of them; otherwise return the first error. */
+static int run_gets(struct gets *gets, struct tree_cache *cache, struct tree_buffer *buffer, bool is_each) {
     const struct remo_tree *tree = gets->tree;
     uint32_t first = REMO_NODES_MAX, last = 0; /* positions of owners */
-    int rc = 0;
     for (uint32_t i = 0; i < gets->count; i++) {
         struct tree_bytes key = {gets->items[i].key.data, (uint32_t)gets->items[i].key.bytes};
         uint32_t position = remo__tree_position(tree, key);
@@ -382,11 +386,29 @@ static int run_gets(struct gets *gets, struct tree_cache *cache, struct tree_buf
         first = remo__min(first, position);
         last = remo__max(last, position);
     }
-    for (uint32_t position = first; position <= last && rc == 0; position++)
-        rc = seek_together(gets, tree->owners[position]);
-    for (uint32_t i = 0; i < gets->count && rc == 0; i++)
-        rc = finish_get(&gets->seeks[i], &gets->items[i]);
-    return rc;
+    for (uint32_t position = first; position <= last; position++) {
+        int rc = seek_together(gets, tree->owners[position]);
+        if (rc != 0 && !is_each)
+            return rc;
+    }
+    for (uint32_t i = 0; i < gets->count; i++) {
+        finish_get(&gets->seeks[i], &gets->items[i]);
+        if (!is_each && !is_result(gets->items[i].status))
+            return gets->items[i].status;
+    }
+    return 0;
+}
+
+int remo__tree_get_each(struct remo_tree *tree, struct remo_tree_item *items, uint32_t count) {
+    struct tree_cache *cache = remo__tree_cache(tree);
+    struct tree_buffer *buffer = cache ? remo__tree_take_buffer(tree, cache) : NULL;
+    if (!buffer)
+        return remo__last_code();
+    struct gets gets = {.tree = tree, .items = items, .count = count};
+    (void)run_gets(&gets, cache, buffer, true);
+    remo__tree_put_buffer(cache, buffer);
+    remo__tree_serve_now(tree);
+    return 0;
 }
 
 static int check_items(const struct remo_tree *tree, const struct remo_tree_item *items, uint32_t count) {
@@ -411,7 +433,7 @@ int remo_tree_get_many(struct remo_tree *tree, struct remo_tree_item *items, uin
     for (uint64_t i = 0; i < count && rc == 0; i += TREE_WINDOW) {
         struct gets gets = {
             .tree = tree, .items = items + i, .count = (uint32_t)remo__min(TREE_WINDOW, count - i)};
-        rc = run_gets(&gets, cache, buffer);
+        rc = run_gets(&gets, cache, buffer, false);
         remo__tree_serve_now(tree);
     }
     remo__tree_put_buffer(cache, buffer);

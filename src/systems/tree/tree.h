@@ -8,6 +8,7 @@
  *   remove.c    removals of ranges, at the calling node and at the owner
  *   scan.c      scans
  *   cursor.c    cursors
+ *   window.c    operations in flight: a window of each thread or task
  *   cut.c       versions of several owners at one instant
  *   owner.c     changes, at the owner: descend, split, merge, commit
  *   load.c      the load of sorted entries, at the owner
@@ -27,6 +28,7 @@
 #include "channel/remote.h"
 #include "systems/tree/node.h"
 
+#define TREE_FROZEN_PAUSE_NS (20 * REMO__NS_PER_US) /* before a delayed change is tried again */
 #define TREE_FREEZE_NS_MAX (100 * REMO__NS_PER_MS)
 #define TREE_ROOT 0u           /* the index of the root */
 #define TREE_CHANGED_RANGES 8u /* of one node in an overlay; with more, the complete node is committed */
@@ -160,11 +162,29 @@ struct tree_cached {
     void *image;                    /* the node */
 };
 
+/* A change in flight: the call, and its request. */
+struct tree_call {
+    struct tree_call *next; /* unused ones */
+    struct remo_rpc_op rpc;
+    char request[];
+};
+
+/* The operations of a thread or task, in the order of their start. */
+struct tree_window {
+    struct tree_window *next; /* of other tasks of the thread */
+    uint32_t holder;          /* whose operations they are; any other's if there are none */
+    uint32_t count;
+    struct remo_tree_op *first, *last;
+};
+
 /* Inner nodes, and unused buffers. */
 struct tree_cache {
     struct tree_cached slots[TREE_CACHE_SLOTS];
     struct tree_buffer *buffers;
-    uint32_t leaf_entries; /* of the last leaf that a scan has used; 0: none */
+    struct tree_window *windows;
+    struct tree_call *calls; /* unused */
+    uint32_t calls_count;    /* with those in flight */
+    uint32_t leaf_entries;   /* of the last leaf that a scan has used; 0: none */
 };
 
 struct remo_tree {
@@ -241,6 +261,20 @@ int remo__tree_until_thawed(struct remo_tree *tree, uint32_t owner,
 void remo__tree_let_others(const struct remo_tree *tree);
 /* Set the sentence of an error of a change, and return it. */
 int remo__tree_fail_change(const struct remo_tree *tree, int rc, uint32_t owner);
+/* Return -EBUSY with a sentence. */
+int remo__tree_fail_frozen(const struct remo_tree *tree, uint32_t owner);
+/* Check a write of an apply, and set *ret_write to it. */
+int remo__tree_take_write(const struct remo_tree *tree, const struct remo_tree_write *from,
+                          struct tree_write *ret_write);
+/* The same for a single change, which must fit into one request. */
+int remo__tree_take_change(const struct remo_tree *tree, const struct remo_tree_write *from,
+                           struct tree_write *ret_write);
+/* Store a request of TREE_CHANGE, and return its size. */
+size_t remo__tree_encode_change(const struct tree_write *write, char *request);
+/* Return the code for the status of a call of TREE_CHANGE, with its sentence, or TREE_FROZEN. */
+int remo__tree_end_call(const struct remo_tree *tree, int rc, uint32_t owner);
+/* Make a change of a key that this node owns, or return TREE_FROZEN. */
+int remo__tree_change_own(struct remo_tree *tree, const struct tree_write *write);
 
 /* ---- range.c ---- */
 
@@ -324,6 +358,10 @@ int remo__tree_check_options(const struct remo_tree *tree);
 int remo__tree_check_key(const struct remo_tree *tree, const void *key, size_t key_bytes);
 /* Return the position of the owner of a key. */
 uint32_t remo__tree_position(const struct remo_tree *tree, struct tree_bytes key);
+
+/* Get up to TREE_WINDOW items at the same time, and set the status of each. Returns 0, or the error of a
+ * thread without memory. */
+int remo__tree_get_each(struct remo_tree *tree, struct remo_tree_item *items, uint32_t count);
 
 /* ---- cut.c ---- */
 

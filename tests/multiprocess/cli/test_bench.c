@@ -462,7 +462,7 @@ static int test_peers(const char *remo) {
     test_peer_fails(remo);
     skipped_programs = test_call_peers(remo) + test_transaction_peers(remo, "tatp");
     (void)test_transaction_peers(remo, "smallbank");
-    test_map_peer(remo, "tree", 6, 3);
+    test_map_peer(remo, "tree", 8, 3);
     test_map_peer(remo, "scan", 2, 2);
     test_map_peer(remo, "ycsb", 6, 6);
     run(&outcome, "%s bench kv --peers --keys 1000 --reads 50 --window 3 --zipf 0 --seconds 0.001 --json",

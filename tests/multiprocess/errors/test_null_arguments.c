@@ -568,6 +568,18 @@ static int tree_cursors(struct remo_tree *tree) {
     return 0;
 }
 
+static int tree_windows(struct remo_tree *tree) {
+    struct remo_tree_op op = {.kind = REMO_TREE_GET, .key_bytes = 1};
+    CHECK_NULL(remo_tree_start(NULL, &op));
+    CHECK_NULL(remo_tree_start(tree, NULL));
+    CHECK_NULL(remo_tree_start(tree, &op)); /* the key is NULL */
+    CHECK_NULL(remo_tree_poll(NULL));
+    CHECK_NULL(remo_tree_wait(NULL, &op));
+    CHECK_NULL(remo_tree_wait(tree, NULL));
+    CHECK(remo_tree_poll(tree) == 0);
+    return 0;
+}
+
 static int trees(struct remo_channel *root) {
     struct remo_tree *tree;
     CHECK_NULL(remo_tree_open(NULL, "t", NULL, &tree));
@@ -577,6 +589,7 @@ static int trees(struct remo_channel *root) {
     CHECK(tree_changes(tree) == 0);
     CHECK(tree_reads(tree) == 0);
     CHECK(tree_cursors(tree) == 0);
+    CHECK(tree_windows(tree) == 0);
     CHECK(!remo_tree_channel(NULL) && remo_tree_owner(NULL, "k", 1) == 0);
     CHECK_EQUAL(remo_tree_owner(tree, NULL, 0), 0);
     remo_tree_close(NULL);
