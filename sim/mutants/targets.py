@@ -1,6 +1,7 @@
 """The objects of the simulator and the tests of the library that must detect a change of a file.
 
 The first prefix of a path decides. Tests of nodes run on fabric shm; others are given with their whole name.
+Tests of more than 15 s are left out.
 """
 
 import dataclasses
@@ -13,13 +14,16 @@ class Target:
     tests: tuple[str, ...]
 
 
-ERROR_TESTS = ["null_arguments"]  # of all public functions
-PUBLIC = ("src/objects/", "src/systems/", "src/channel/", "src/remote/", "src/node/")
+ERROR_TESTS = ["null_arguments", "bad_input", "open_fails"]  # of all public functions
+FOLDERS = tuple(f"src/{layer}/" for layer in ("objects", "systems", "channel", "remote", "node", "memory"))
+PUBLIC = tuple(folder for folder in FOLDERS if folder != "src/memory/")
+OPENED = ("src/objects/", "src/systems/")
 
 
 def _target(prefix, objects, tests_of_nodes, other_tests=()):
     of_objects = ERROR_TESTS if prefix.startswith(PUBLIC) else []
-    tests = [*other_tests, *(f"{name} shm" for name in [*tests_of_nodes, *of_objects])]
+    of_options = ["agreement"] if prefix.startswith(OPENED) else []
+    tests = [*other_tests, *(f"{name} shm" for name in [*tests_of_nodes, *of_objects, *of_options])]
     return Target(prefix, tuple(objects.split()), tuple(tests))
 
 
@@ -32,36 +36,52 @@ CHANNEL_TESTS = [
     "participants",
     "agreement",
 ]
+HEAP_TESTS = ["heap", "heap_failure", "heap_reclaim"]
+LOCK_TESTS = ["lock", "lock_cost", "lock_failure"]
 REMOTE_TESTS = ["mapped_fence", "event", "node_access", "node_ops", "death"]
+RPC_TESTS = ["rpc", "rpc_failure", "rpc_long", "rpc_ring"]
+TABLE_TESTS = ["table", "growth"]
+TASK_TESTS = ["task", "task_waits"]
+TREE_TESTS = ["tree", "tree_apply", "tree_failure", "tree_load", "tree_range", "history_tree"]
+TX_TESTS = ["tx", "tx_owners", "tx_queue", "history_tx"]
 
 TARGETS = (
-    _target("src/objects/lock/", "lock kv", ["lock", "lock_cost", "lock_failure"]),
+    _target("src/objects/lock/", "lock kv", LOCK_TESTS, ["fuzz lock_message"]),
     _target("src/objects/queue/", "queue", ["queue"]),
-    _target("src/objects/heap/", "heap", ["mapped_fence", "heap", "heap_failure", "heap_reclaim"]),
+    _target("src/objects/heap/", "heap", ["mapped_fence", *HEAP_TESTS], ["fuzz heap"]),
     _target("src/objects/collective/", "collective", ["collective"]),
     _target("src/objects/barrier", "barrier collective", ["barrier"]),
     _target("src/objects/stages", "barrier", ["barrier"], ["stages"]),
-    _target("src/objects/cell", "owned_var sst", ["owned_var", "sst"]),
+    _target("src/objects/cell", "owned_var sst", ["owned_var", "sst"], ["formats"]),
     _target("src/objects/sst", "sst barrier", ["sst", "barrier"]),
     _target("src/objects/owned_var", "owned_var", ["owned_var"]),
     _target("src/objects/atomic_var", "atomic_var", ["atomic_var"]),
     _target("src/objects/region", "region owned_var", ["region"]),
-    _target("src/objects/ring", "ringbuffer kv", ["ringbuffer"]),
-    _target("src/objects/rpc/", "rpc tx", ["rpc", "rpc_failure", "rpc_long"], ["fuzz rpc", "rpc_slot"]),
+    _target("src/objects/ring", "ringbuffer kv", ["ringbuffer", "kv"], ["formats", "fuzz ring_record"]),
+    _target("src/objects/rpc/", "rpc tx", RPC_TESTS, ["fuzz rpc", "rpc_slot"]),
+    _target("src/objects/versioned/", "versioned", ["versioned", "versioned_failure"], ["fuzz versioned"]),
     _target(
         "src/systems/kv/",
         "kv",
-        ["kv", "kv_changes", "kv_stress"],
-        ["kv_index", "kv_slot", "kv_release ofi"],
+        ["kv", "kv_changes", "kv_stress", "kv_window"],
+        ["kv_index", "kv_slot", "kv_tracker", "fuzz kv_slot", "kv_release ofi"],
     ),
-    _target("src/systems/tx/", "table tx", ["table", "tx"], ["execute", "fuzz structure", "fuzz tx"]),
-    _target("src/channel/", "channel lock queue heap", CHANNEL_TESTS, ["early"]),
-    _target("src/remote/scheduler", "task", ["task"]),
-    _target("src/remote/task", "task", ["task"]),
+    _target("src/systems/tree/", "tree", TREE_TESTS, ["tree_node", "fuzz tree"]),
+    _target("src/systems/tx/tx_queue", "tx", TX_TESTS, ["fuzz tx"]),
+    _target(
+        "src/systems/tx/",
+        "table structure tx",
+        [*TABLE_TESTS, *TX_TESTS],
+        ["fuzz structure", "fuzz tx"],
+    ),
+    _target("src/channel/", "channel lock queue heap", CHANNEL_TESTS, ["early", "fuzz channel"]),
+    _target("src/remote/scheduler", "task", TASK_TESTS),
+    _target("src/remote/task", "task", TASK_TESTS),
+    _target("src/remote/watch", "task", [*TASK_TESTS, "event"], ["watch", "sweep"]),
     _target(
         "src/remote/",
-        "region lock queue barrier kv task",
-        REMOTE_TESTS,
+        "region lock queue barrier kv rpc task",
+        [*REMOTE_TESTS, *TASK_TESTS],
         ["deferred", "failed", "loss", "mapped", "sweep", "threads_fence"],
     ),
     _target(
@@ -70,8 +90,8 @@ TARGETS = (
         ["mapped_fence", "node", "death", "event"],
         ["settings", "loss", "arena", "peer"],
     ),
-    _target("src/memory/stacks", "task", ["task"]),
-    _target("src/memory/", "heap region", ["little_memory", "node"], ["segment", "available"]),
+    _target("src/memory/stacks", "task", TASK_TESTS),
+    _target("src/memory/", "heap region", ["little_memory", "node"], ["segment", "available", "arena"]),
 )
 
 
