@@ -46,10 +46,14 @@ static uint64_t page_bytes(void) {
 
 /* ---- creating the file ---- */
 
+static const char *remedy(int code) {
+    return code == -EMFILE ? "; raise the limit that ulimit -n shows" : "";
+}
+
 static int file_fail(const char *what) {
     int code = -errno;
     return remo__fail(code, "cannot create a shared memory file%s: %s%s", what, strerror(-code),
-                      code == -EMFILE ? "; raise the limit that ulimit -n shows" : "");
+                      remedy(code));
 }
 
 static int memfd_open(unsigned int flags) {
@@ -73,7 +77,8 @@ static int dir_open(const char *dir, int *ret_fd) {
     int fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (fd < 0) {
         int code = -errno;
-        return remo__fail(code, "cannot create a file in the memory directory %s: %s", dir, strerror(-code));
+        return remo__fail(code, "cannot create a file in the memory directory %s: %s%s", dir, strerror(-code),
+                          remedy(code));
     }
     *ret_fd = fd;
     return 0;

@@ -213,6 +213,12 @@ static int reserve(struct remo__arena *arena, const struct remo__arena_config *c
     return 0;
 }
 
+/* Copy the name of the memory directory, if there is one. */
+static int copy_dir(struct remo__arena *arena, const char *dir) {
+    arena->memory_dir = dir ? strdup(dir) : NULL;
+    return !dir || arena->memory_dir ? 0 : remo__fail(-ENOMEM, "no memory for the name of a directory");
+}
+
 int remo__arena_open(struct remo_node *node, const struct remo__arena_config *config,
                      struct remo__arena **ret_arena) {
     struct remo__arena *arena = calloc(1, sizeof *arena);
@@ -220,8 +226,7 @@ int remo__arena_open(struct remo_node *node, const struct remo__arena_config *co
         return remo__fail(-ENOMEM, "no memory to describe the arena");
     arena->node = node;
     arena->is_set = config->is_set;
-    arena->memory_dir = config->memory_dir ? strdup(config->memory_dir) : NULL;
-    if ((config->memory_dir && !arena->memory_dir) || reserve(arena, config) != 0) {
+    if (copy_dir(arena, config->memory_dir) != 0 || reserve(arena, config) != 0) {
         free(arena->memory_dir);
         free(arena);
         return -ENOMEM;

@@ -563,29 +563,26 @@ static int garbage(struct remo_node *node, void *ctx) {
 
 /* ---- limits ---- */
 
-static int with_limit(struct remo_node *node, struct job *job, int resource, rlim_t limit, int *ret_rc) {
+static int with_limit(struct remo_node *node, struct job *job, const struct remo_config *options,
+                      int resource, rlim_t limit, int *ret_rc) {
     struct rlimit before, now;
     struct remo_node *limited = NULL;
     CHECK(getrlimit(resource, &before) == 0);
     now = (struct rlimit){.rlim_cur = limit, .rlim_max = before.rlim_max};
     CHECK(setrlimit(resource, &now) == 0);
-    *ret_rc = job_open(job, 0, remo_node_fabric(node), NULL, &limited);
+    *ret_rc = job_open(job, 0, remo_node_fabric(node), options, &limited);
     CHECK(setrlimit(resource, &before) == 0);
     CHECK((*ret_rc == 0) == (limited != NULL));
     remo_node_close(limited);
     return 0;
 }
 
-/* At a limit of descriptors, address space or locked memory, the error names the limit to raise, whichever
- * call fails, or the node opens. */
-static int limits(struct remo_node *node, void *ctx) {
-    struct job job;
+/* Open the node with more and more descriptors, until it opens. */
+static int limit_descriptors(struct remo_node *node, struct job *job, const struct remo_config *options) {
     int rc = 0, free_fd = dup(0), failures = 0;
-    (void)ctx;
     close(free_fd);
-    CHECK_OK(job_make(&job, 1));
     for (int more = 0; more < 40; more++) {
-        if (with_limit(node, &job, RLIMIT_NOFILE, (rlim_t)(free_fd + more), &rc))
+        if (with_limit(node, job, options, RLIMIT_NOFILE, (rlim_t)(free_fd + more), &rc))
             return 1;
         if (rc == 0)
             break;
@@ -596,13 +593,26 @@ static int limits(struct remo_node *node, void *ctx) {
     }
     CHECK(failures >= 3);
     CHECK_OK(rc);
+    return 0;
+}
+
+/* At a limit of descriptors, address space or locked memory, the error names the limit to raise, whichever
+ * call fails, or the node opens. */
+static int limits(struct remo_node *node, void *ctx) {
+    const struct remo_config in_directory = {.memory_dir = "/dev/shm"};
+    struct job job;
+    int rc = 0;
+    (void)ctx;
+    CHECK_OK(job_make(&job, 1));
+    CHECK(limit_descriptors(node, &job, NULL) == 0);
+    CHECK(limit_descriptors(node, &job, &in_directory) == 0);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* the sanitizers need address space */
-    if (with_limit(node, &job, RLIMIT_AS, 512u << 20, &rc))
+    if (with_limit(node, &job, NULL, RLIMIT_AS, 512u << 20, &rc))
         return 1;
     CHECK_CODE(rc, -ENOMEM);
     CHECK(strstr(remo_last_error(), "ulimit -v"));
 #endif
-    if (with_limit(node, &job, RLIMIT_MEMLOCK, 0, &rc))
+    if (with_limit(node, &job, NULL, RLIMIT_MEMLOCK, 0, &rc))
         return 1;
     CHECK(rc == 0 || ((rc == -ENOMEM || rc == -EPERM) && strstr(remo_last_error(), "ulimit -l")));
     if (opens_well(node, &job))

@@ -138,10 +138,12 @@ struct attempt {
 
 static const struct job *job;
 static const char *fabric;
+static const char *memory_dir; /* of the nodes; NULL: none */
 
 static int open_node(struct remo_node *unused, void **ret_object) {
     /* Small, for speed: segments have the smallest size. */
-    const struct remo_config options = {.arena_bytes = ARENA_BYTES, .segment_bytes = 1};
+    const struct remo_config options = {
+        .arena_bytes = ARENA_BYTES, .segment_bytes = 1, .memory_dir = memory_dir};
     struct remo_node *node = NULL;
     (void)unused;
     int rc = job_open(job, 0, fabric, &options, &node);
@@ -266,13 +268,19 @@ static int print(const char *name, const uint64_t refused[FAILING_KINDS]) {
     return 0;
 }
 
+/* With a memory directory, there is its name to copy, and a file to open. */
 static int nodes(struct remo_node *node, void *ctx) {
-    uint64_t refused[FAILING_KINDS] = {0};
+    uint64_t refused[FAILING_KINDS] = {0}, with_dir[FAILING_KINDS] = {0};
     struct job made;
     (void)ctx;
     if (begin(node, &made) || sweep_kinds(&node_subject, refused))
         return 1;
+    memory_dir = "/dev/shm";
+    if (sweep_kinds(&node_subject, with_dir))
+        return 1;
+    memory_dir = NULL;
     job_remove(&made);
+    CHECK(with_dir[FAILING_ALLOCATION] > refused[FAILING_ALLOCATION]);
     CHECK(refused[FAILING_ALLOCATION] >= 5 && refused[FAILING_REGISTRATION] >= 2);
     return print("node", refused);
 }
