@@ -288,6 +288,31 @@ static int gaps(struct remo_node *node, void *ctx) {
     return close_tree(tree);
 }
 
+/* Remove some adjacent keys and load them again, so that a part often ends at the fence of a leaf. */
+static int refill(struct remo_node *node, void *ctx) {
+    const struct remo_tree_options options = {SMALL, .owners = first_nodes(1), .nodes = 200, .retain = 400};
+    enum { COUNT = 600, ROUNDS = 400 };
+    struct remo__random random;
+    struct remo_tree *tree;
+    char key[KEY_TEXT_BYTES];
+    (void)ctx;
+    remo__random_seed(&random, 6);
+    CHECK(open_tree(node, &options, &tree) == 0);
+    CHECK(load(tree, 0, COUNT, 1, 100) == 0);
+    for (uint32_t i = 0; i < ROUNDS; i++) {
+        uint32_t first = (uint32_t)remo__random_below(&random, COUNT - 20);
+        uint32_t count = 1 + (uint32_t)remo__random_below(&random, i % 2 ? 20 : 3);
+        for (uint32_t number = first; number < first + count; number++) {
+            make_key(key, number, 0);
+            CHECK_OK(remo_tree_remove(tree, key, strlen(key)));
+        }
+        CHECK(load(tree, first, count, 1, 50 + i % 51) == 0);
+        CHECK(check_shape(tree, NULL) == 0);
+    }
+    CHECK_EQUAL(scan_all(tree, (struct remo_tree_range){.limit = 0}, 1, 0), COUNT);
+    return close_tree(tree);
+}
+
 struct thread_load {
     struct remo_tree *tree;
     uint32_t first;
@@ -534,11 +559,17 @@ static int errors(struct remo_node *node, void *ctx) {
 
 int main(int argc, char **argv) {
     static const struct cluster_test tests[] = {
-        CLUSTER_TEST(sizes, 2),          CLUSTER_TEST(fill, 1),
-        CLUSTER_TEST(lengths, 1),        CLUSTER_TEST(no_room_for_fence, 1),
-        CLUSTER_TEST(gaps, 1),           CLUSTER_TEST(threads, 1),
-        CLUSTER_TEST(beside_readers, 3), CLUSTER_TEST(beside_changes, 3),
-        CLUSTER_TEST(errors, 3),         {0},
+        CLUSTER_TEST(sizes, 2),
+        CLUSTER_TEST(fill, 1),
+        CLUSTER_TEST(lengths, 1),
+        CLUSTER_TEST(no_room_for_fence, 1),
+        CLUSTER_TEST(gaps, 1),
+        CLUSTER_TEST(refill, 1),
+        CLUSTER_TEST(threads, 1),
+        CLUSTER_TEST(beside_readers, 3),
+        CLUSTER_TEST(beside_changes, 3),
+        CLUSTER_TEST(errors, 3),
+        {0},
     };
     return tree_main(argc, argv, tests);
 }
