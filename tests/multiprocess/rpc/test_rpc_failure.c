@@ -236,6 +236,24 @@ static void note_done(struct remo_rpc_op *op) {
     atomic_store(&done_status, op->status);
 }
 
+/* A call with `done` ends at its deadline, although this node makes no other call and receives nothing. */
+static int done_expires(struct remo_node *node, void *ctx) {
+    struct service service;
+    struct remo_rpc_op op = {.node = 1, .number = KEEP, .timeout_ns = SECOND / 50, .done = note_done};
+    (void)ctx;
+    CHECK(service_open(node, &shared->service, &service) == 0);
+    CHECK_OK(cluster_meet());
+    if (service.rank == 0) {
+        atomic_store(&done_status, 0);
+        CHECK_OK(remo_rpc_start(service.rpc, &op));
+        while (atomic_load(&done_status) == 0)
+            cluster_sleep_ms(1);
+        CHECK_CODE(atomic_load(&done_status), -ETIMEDOUT);
+        CHECK_EQUAL(op.fate, REMO_RPC_UNKNOWN);
+    }
+    return finish(&service);
+}
+
 /* The server fails while calls wait in each way: in a call, started, with `done`, forwarded. */
 static int server_fails(struct remo_node *node, void *ctx) {
     struct service service;
@@ -340,6 +358,7 @@ int main(int argc, char **argv) {
                                                 CLUSTER_TEST(full, 3, .only_on = "shm"),
                                                 CLUSTER_TEST(silent, 3, .only_on = "shm"),
                                                 CLUSTER_TEST(closes_queued, 3, .only_on = "shm"),
+                                                CLUSTER_TEST(done_expires, 2),
                                                 CLUSTER_TEST(server_fails, 3),
                                                 CLUSTER_TEST(caller_fails, 2),
                                                 CLUSTER_TEST(closes, 2),
