@@ -142,7 +142,7 @@ static bool make_huge(char *at, uint64_t bytes) {
         if (madvise(at + i, page_bytes(), MADV_POPULATE_WRITE) != 0)
             return false;
     }
-    if (whole > 0 && madvise(at, whole, MADV_COLLAPSE) != 0)
+    if (madvise(at, whole, MADV_COLLAPSE) != 0)
         return false;
     return remo__now_ns() - start < STEP_TIMEOUT_NS;
 }
