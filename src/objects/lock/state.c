@@ -56,7 +56,8 @@ void remo__lock_report_resume(struct remo_lock *lock, const struct remo__lock_lo
 }
 
 /* No two UNSETTLED words are equal, because each has its own nonce. So if the state has become UNSETTLED
- * again since it was read, because of a later operation, the compare-and-swap fails. */
+ * again since it was read, because of a later operation, the compare-and-swap fails. A thread that waits for
+ * the state polls it (lock/threads.c), and needs no notification. */
 void remo__lock_reopen(struct remo_lock *lock, uint32_t index) {
     struct remo__lock_local *local = &lock->locals[index];
     uint64_t state = atomic_load(&local->state);
@@ -65,8 +66,6 @@ void remo__lock_reopen(struct remo_lock *lock, uint32_t index) {
     uint64_t open = remo__state_word(REMO__LOCK_GUARDED, remo__state_nonce(state), (uint32_t)state);
     if (!atomic_compare_exchange_strong(&local->state, &state, open))
         return;
-    if (remo__lock_threads_wait(local))
-        remo__wake(lock->node);
     if (atomic_load(&local->waiters) & REMO__LOCK_REPORT_WAITS)
         remo__lock_report_resume(lock, local);
 }
