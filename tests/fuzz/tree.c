@@ -1,7 +1,8 @@
 /* tree.c - fuzzes the tree: a node that a reader has copied from a peer (node.h), the requests of changes
  * (serve.c), and all calls on a damaged tree. Input: u8 mode, and the node, or requests {u8 bytes; data}, or
- * damages {u8 object, place, bytes; data}. The only node of the job is its own peer. Invariants: only the
- * node is read; a request is refused, or makes its change, and the tree remains in order; each call ends. */
+ * damages {u8 object, place, bytes; data}, or u8 from MISDIRECTS. The only node of the job is its own peer.
+ * After damages of an odd length the owner has no copies of its inner nodes. Invariants: only the node is
+ * read; a request is refused, or makes its change, and the tree remains in order; each call ends. */
 #include "systems/tree/tree.h"
 
 #include <assert.h>
@@ -18,6 +19,7 @@
 enum { REQUESTS = 1, MEND_LEVEL = 2, APPLIES = 2, DAMAGE = 4, MODES = 8 };
 
 #define DAMAGED_KEYS 40u
+#define MISDIRECTS 224u /* from this first byte on, the damage is the index of a child */
 #define DAMAGED_TIMEOUT_NS (100 * REMO__NS_PER_US) /* a get repeats its attempts for that long */
 
 static struct remo_node *node;
@@ -171,7 +173,7 @@ static void serve(const uint8_t *data, size_t bytes) {
 }
 
 /* Make the writes of a request. If one fails, none has an effect: the version is the same. Otherwise the last
- * write of the last key is visible. */
+ * write of the last key is visible. Only values of 0 bytes that replace others of 0 bytes need no version. */
 static void serve_apply(const uint8_t *data, size_t bytes) {
     struct tree_write writes[REMO_TREE_WRITES_MAX];
     char value[VALUE_BYTES_MAX];
@@ -188,7 +190,8 @@ static void serve_apply(const uint8_t *data, size_t bytes) {
     rc = remo__tree_apply(tree, writes, count, &failed);
     assert(rc == 0 || rc == -EEXIST || rc == -ENOENT || rc == -ESTALE || rc == -ENOSPC);
     assert((rc == 0) == (failed == count));
-    assert(remo_versioned_version(tree->nodes, 0, &after) == 0 && after == before + (rc == 0));
+    assert(remo_versioned_version(tree->nodes, 0, &after) == 0);
+    assert(after == before + (rc == 0) || (rc == 0 && after == before && writes[0].value.bytes == 0));
     const struct tree_write *last = &writes[count - 1];
     int get_rc = remo_tree_get(tree, last->key.data, last->key.bytes, value, sizeof value, &value_bytes);
     if (rc == 0 && last->op == TREE_REMOVE)
@@ -297,15 +300,38 @@ static void expect_end(int rc) {
            || rc == -EMSGSIZE);
 }
 
+static void commit_damage(uint32_t object, uint32_t place, const void *data, uint32_t bytes) {
+    struct remo_versioned_change change = {
+        .object = object, .offset = place, .size_bytes = bytes, .data = data};
+    int rc = remo_versioned_commit(tree->nodes, &change, 1, NULL);
+    assert(rc == 0);
+}
+
 static void overwrite(const uint8_t *data, size_t bytes) {
     for (size_t at = 0; at + 3 < bytes;) {
         uint32_t place = data[at + 1] * 2u, count = 1 + data[at + 2] % 32u;
         count = (uint32_t)remo__min(remo__min(count, bytes - at - 3), NODE_BYTES - place);
-        struct remo_versioned_change change = {
-            .object = data[at] % NODES, .offset = place, .size_bytes = count, .data = data + at + 3};
-        int rc = remo_versioned_commit(tree->nodes, &change, 1, NULL);
-        assert(rc == 0);
+        commit_damage(data[at] % NODES, place, data + at + 3, count);
         at += 3 + count;
+    }
+}
+
+/* Overwrite the child of an entry of the root by an index near the number of nodes. */
+static void misdirect(uint32_t number) {
+    char root[NODE_BYTES];
+    struct tree_entry entry;
+    uint32_t child = NODES - 1 + number % 3;
+    int rc = remo_versioned_read(tree->nodes, 0, TREE_ROOT, root, NULL);
+    if (rc == 0 && remo__tree_node_entry(root, NODE_BYTES, number / 3 % 4, &entry)
+        && entry.value.bytes == sizeof child)
+        commit_damage(TREE_ROOT, (uint32_t)((const char *)entry.value.data - root), &child, sizeof child);
+}
+
+/* Without its copies of inner nodes, as if it had no memory for them, the owner reads the damaged nodes. */
+static void forget_copies(void) {
+    for (uint32_t i = 0; i < NODES; i++) {
+        free(tree->own->kept[i]);
+        tree->own->kept[i] = NULL;
     }
 }
 
@@ -349,7 +375,12 @@ static void fuzz_damage(const uint8_t *data, size_t bytes) {
     }
     uint64_t timeout_ns = node->op_timeout_ns;
     node->op_timeout_ns = DAMAGED_TIMEOUT_NS;
-    overwrite(data, bytes);
+    if (bytes > 0 && data[0] >= MISDIRECTS)
+        misdirect(data[0]);
+    else
+        overwrite(data, bytes);
+    if (bytes % 2)
+        forget_copies();
     read_damaged();
     for (uint32_t i = 0; i < DAMAGED_KEYS; i++) {
         const char key[] = {(char)('0' + i % 4), (char)('0' + i / 4), 'x'};
@@ -445,6 +476,10 @@ static size_t seed_applies(uint32_t n, uint8_t *data) {
 /* Each number in the header of a node, and some bytes behind it. */
 static size_t seed_damage(uint32_t n, uint8_t *data) {
     size_t at = 0;
+    if (n % 2) {
+        data[0] = (uint8_t)(MISDIRECTS + n);
+        return 1 + n % 4 / 2;
+    }
     for (uint32_t i = 0; i < 1 + n % 4; i++) {
         data[at++] = (uint8_t)(n + i);
         data[at++] = (uint8_t)(n < 6 ? n : 7 * n);

@@ -184,7 +184,7 @@ bool remo__tree_node_child(const void *node, uint32_t bytes, struct tree_bytes k
                            uint32_t *ret_child) {
     struct tree_entry entry;
     bool is_found;
-    if (header_of(node).count == 0 || !remo__tree_node_find_in_run(node, bytes, key, ret_index, &is_found))
+    if (header_of(node).run == 0 || !remo__tree_node_find_in_run(node, bytes, key, ret_index, &is_found))
         return false;
     if (!is_found && *ret_index > 0)
         --*ret_index;
