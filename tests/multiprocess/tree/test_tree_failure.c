@@ -2,6 +2,7 @@
  * Owners that open late or never, close, fail or pause; writers and scanners that fail. */
 #include <stdio.h>
 
+#include "objects/versioned/versioned.h"
 #include "tree_common.h"
 
 #define FILLERS 40u /* keys that a writer inserts and removes at each owner */
@@ -168,6 +169,36 @@ static int absent_owner(struct remo_node *node, void *ctx) {
     }
     CHECK_OK(cluster_meet());
     return 0;
+}
+
+/* Node 0 has connected, but has not made its root: its version is 0. */
+static int no_root(struct remo_node *node, void *ctx) {
+    const struct remo_tree_options options = {.owners = first_nodes(2), .boundaries = &middle};
+    struct remo_tree *tree;
+    struct remo_tree_result result;
+    uint64_t versions[2], version = 0;
+    char buffer[64];
+    (void)ctx;
+    CHECK(open_tree(node, &options, &tree) == 0);
+    char *word = tree->nodes->region->memory->own;
+    if (remo_node_rank(node) == 0) {
+        version = remo__load(word);
+        remo__store(word, 0);
+    }
+    CHECK_OK(cluster_meet());
+    if (remo_node_rank(node) == 1) {
+        uint64_t before = cluster_set_op_timeout(node, SECOND / 5);
+        CHECK_SENTENCE(remo_tree_snapshot(tree, versions), -ETIMEDOUT, "an owner has not opened it");
+        CHECK_CODE(remo_tree_scan(tree, NULL, buffer, sizeof buffer, &result), -ETIMEDOUT);
+        cluster_set_op_timeout(node, before);
+    }
+    CHECK_OK(cluster_meet());
+    if (remo_node_rank(node) == 0)
+        remo__store(word, version);
+    CHECK_OK(cluster_meet());
+    CHECK_OK(remo_tree_snapshot(tree, versions));
+    CHECK(versions[0] > 0 && versions[1] > 0);
+    return close_tree(tree);
 }
 
 /* ---- owners that close or fail ---- */
@@ -389,9 +420,11 @@ static int owner_paused(struct remo_node *node, void *ctx) {
 
 int main(int argc, char **argv) {
     static const struct cluster_test tests[] = {
-        CLUSTER_TEST(instants, 4),      CLUSTER_TEST(late_owner, 3),   CLUSTER_TEST(absent_owner, 2),
-        CLUSTER_TEST(owner_closes, 3),  CLUSTER_TEST(owner_fails, 4),  CLUSTER_TEST(writer_fails, 3),
-        CLUSTER_TEST(scanner_fails, 4), CLUSTER_TEST(owner_paused, 2), {0},
+        CLUSTER_TEST(instants, 4),     CLUSTER_TEST(late_owner, 3),
+        CLUSTER_TEST(absent_owner, 2), CLUSTER_TEST(no_root, 2),
+        CLUSTER_TEST(owner_closes, 3), CLUSTER_TEST(owner_fails, 4),
+        CLUSTER_TEST(writer_fails, 3), CLUSTER_TEST(scanner_fails, 4),
+        CLUSTER_TEST(owner_paused, 2), {0},
     };
     return tree_main(argc, argv, tests);
 }
