@@ -178,7 +178,7 @@ static void test_search_beside_changes(void **state) {
 static void test_pool(void **state) {
     (void)state;
     struct remo__kv_pool pool;
-    assert_int_equal(remo__kv_pool_open(&pool, 4), 0);
+    assert_int_equal(remo__kv_pool_open(&pool, 4, NULL), 0);
     for (uint32_t i = 0; i < 4; i++) {
         assert_int_equal(remo__kv_pool_free(&pool), 4 - i);
         assert_int_equal(remo__kv_pool_take(&pool), i);

@@ -73,7 +73,7 @@ static int open_private(struct remo_kv *kv, const struct remo_kv_options *option
     /* Entries whose removal is in a ring, or being sent: "Size of the index" in docs/internals/kv.md. */
     uint64_t ended_max = kv->tracker_bytes / sizeof(struct remo__kv_record) + kv->batch_max;
     int rc = remo__kv_index_open(&kv->index, nodes * (kv->slots_per_node + ended_max));
-    return rc != 0 ? rc : remo__kv_pool_open(&kv->pool, kv->slots_per_node);
+    return rc != 0 ? rc : remo__kv_pool_open(&kv->pool, kv->slots_per_node, &kv->index_mutex);
 }
 
 static int open_objects(struct remo_kv *kv) {

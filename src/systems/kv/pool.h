@@ -2,11 +2,13 @@
  *
  * Order:   slots are reused in the order in which they became free, so that a slot stays unused as long as
  *          possible between two keys.
- * Threads: one at a time. */
+ * Threads: one at a time, the holder of `mutex`. */
 #pragma once
 
 #include <stdbool.h>
 #include <stdint.h>
+
+#include "channel/remote.h"
 
 #define REMO__KV_NO_SLOT UINT32_MAX
 
@@ -15,10 +17,11 @@ struct remo__kv_pool {
     uint32_t slots;
     uint32_t fresh; /* slots from here on were never used */
     uint32_t first, count;
+    const struct remo__mutex *mutex; /* NULL: one thread has the pool */
 };
 
 /* Create a pool of `slots` free slots. Errors: -ENOMEM. */
-int remo__kv_pool_open(struct remo__kv_pool *pool, uint32_t slots);
+int remo__kv_pool_open(struct remo__kv_pool *pool, uint32_t slots, const struct remo__mutex *mutex);
 void remo__kv_pool_close(struct remo__kv_pool *pool);
 /* Take a free slot; REMO__KV_NO_SLOT if all are in use. */
 uint32_t remo__kv_pool_take(struct remo__kv_pool *pool);

@@ -379,6 +379,31 @@ static int receivers(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* ---- an insert that is not sent ---- */
+
+/* Its slot is free at once, and its key is absent and not locked. */
+static int unsent(struct remo_node *node, void *ctx) {
+    struct remo_kv *kv;
+    uint64_t key = 1, value = 2;
+    (void)ctx;
+    CHECK(open_small(node, &kv) == 0);
+    struct remo__kv_thread *mine = remo__kv_thread(kv);
+    uint32_t free_count = remo__kv_pool_free(&kv->pool);
+    struct remo_kv_op op = op_of(REMO_KV_INSERT, &key, &value);
+    uint64_t hash = remo__kv_hash(&key, sizeof key);
+    *remo__kv_op_state(&op) = (struct remo__kv_op_state){.owner = mine, .hash = hash};
+    CHECK_OK(remo__kv_lock(kv, mine, hash, 100 * SECOND));
+    CHECK_CODE(remo__kv_change(kv, mine, &op), -EINPROGRESS);
+    CHECK_EQUAL(remo__kv_pool_free(&kv->pool), free_count - 1);
+    mine->to_send_count--;
+    CHECK_CODE(remo__kv_change_abort(kv, &op, false, -ETIMEDOUT), -ETIMEDOUT);
+    CHECK_EQUAL(remo__kv_pool_free(&kv->pool), free_count);
+    CHECK_CODE(remo_kv_get(kv, &key, sizeof key, &value, sizeof value, NULL), -ENOENT);
+    CHECK_OK(remo_kv_insert(kv, &key, sizeof key, &value, sizeof value));
+    remo_kv_close(kv);
+    return 0;
+}
+
 static void setup(void) {
     for (uint32_t i = 0; i < 2; i++) {
         atomic_store(&window->is_held[i], false);
@@ -396,6 +421,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(sentences, 2),
         CLUSTER_TEST(late_get, 2, .only_on = "ofi"),
         CLUSTER_TEST(receivers, 2, .only_on = "shm"),
+        CLUSTER_TEST(unsent, 1),
         {0},
     };
     window = cluster_shared(sizeof *window);
