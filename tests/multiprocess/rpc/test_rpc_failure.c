@@ -63,6 +63,34 @@ static int late(struct remo_node *node, void *ctx) {
     return finish(&service);
 }
 
+static int seven(void *ctx, const struct remo_rpc_request *request) {
+    (void)ctx, (void)request;
+    return 7;
+}
+
+/* A call waits until the node has opened the service; a start does not. */
+static int opens_late(struct remo_node *node, void *ctx) {
+    const struct remo_rpc_handler handler = {.number = 1, .run = seven};
+    const struct remo_rpc_options options = {.handlers = &handler, .handler_count = 1};
+    uint32_t rank = remo_node_rank(node);
+    struct remo_rpc_op op = {.node = 1, .number = 1, .timeout_ns = LONG_TIME};
+    struct remo_rpc *rpc;
+    (void)ctx;
+    if (rank == 1)
+        reach_turn(&shared->turns, 1);
+    CHECK_OK(remo_rpc_open(remo_node_root(node), "late", &options, &rpc));
+    if (rank == 0) {
+        CHECK_CODE(remo_rpc_start(rpc, &op), -EAGAIN);
+        CHECK_SENTENCE(remo_rpc_call(rpc, 1, 1, NULL, 0, NULL, 0, NULL, SECOND / 50), -ETIMEDOUT,
+                       "node 1 has not opened service late");
+        begin_turn(&shared->turns, 1);
+        CHECK_CODE(remo_rpc_call(rpc, 1, 1, NULL, 0, NULL, 0, NULL, LONG_TIME), 7);
+    }
+    CHECK_OK(cluster_meet());
+    remo_rpc_close(rpc);
+    return 0;
+}
+
 /* A request that waits at a paused server until its deadline has passed is not executed. */
 static int expired(struct remo_node *node, void *ctx) {
     struct service service;
@@ -353,6 +381,7 @@ static void setup(void) {
 
 int main(int argc, char **argv) {
     static const struct cluster_test tests[] = {CLUSTER_TEST(late, 2),
+                                                CLUSTER_TEST(opens_late, 2),
                                                 CLUSTER_TEST(expired, 2, .only_on = "shm"),
                                                 CLUSTER_TEST(waits_for, 2, .only_on = "shm"),
                                                 CLUSTER_TEST(full, 3, .only_on = "shm"),

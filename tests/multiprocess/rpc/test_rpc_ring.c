@@ -1,6 +1,6 @@
 /* test_rpc_ring.c - a request that a thread has left to the holder of its ring's mutex is served, also if the
- * holder does not serve: it closes a service, or pays a debt. The tests write such requests and marks
- * themselves, and send no wake-up. */
+ * holder does not serve: it closes a service, or pays a debt. A poll returns whether it has served a request.
+ * The tests write such requests and marks themselves, and send no wake-up. */
 #include "rpc_service.h"
 
 #include "objects/rpc/rpc.h"
@@ -61,13 +61,56 @@ static int left_to_credit(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* The service thread may be faster in some rounds. */
+static int polls(struct remo_node *node, void *ctx) {
+    struct service service;
+    uint64_t count = 0;
+    bool has_served = false;
+    (void)ctx;
+    CHECK(service_open(node, shared, &service) == 0);
+    struct remo__rpc_transport *transport = service.rpc->transport;
+    for (uint32_t round = 0; round < 100 && !has_served; round++) {
+        for (uint32_t i = 0; i < 5; i++)
+            CHECK(leave_request(&service, node, ++count) == 0);
+        has_served = remo__rpc_poll(transport, remo__thread(node));
+        CHECK(await_runs(&service, count) == 0);
+    }
+    CHECK(has_served);
+    CHECK(!remo__rpc_poll(transport, remo__thread(node)));
+    remo_rpc_close(service.rpc);
+    return 0;
+}
+
+/* A wake-up is counted as part of its request, and not again for the channel of the transport. */
+static int wakes(struct remo_node *node, void *ctx) {
+    struct service service;
+    struct remo_stats stats;
+    (void)ctx;
+    CHECK(service_open(node, shared, &service) == 0);
+    struct remo__rpc_transport *transport = service.rpc->transport;
+    for (uint64_t count = 1; count <= 10; count++) {
+        CHECK(leave_request(&service, node, count) == 0);
+        remo__rpc_wake(transport, remo__thread(node), service.rank);
+        CHECK(await_runs(&service, count) == 0);
+    }
+    remo_channel_stats(transport->channel, &stats);
+    CHECK_EQUAL(stats.imms, 0);
+    remo_channel_stats(remo_rpc_channel(service.rpc), &stats);
+    CHECK_EQUAL(stats.imms, 10);
+    remo_rpc_close(service.rpc);
+    return 0;
+}
+
 static void setup(void) {
     memset(shared, 0, sizeof *shared);
 }
 
 int main(int argc, char **argv) {
-    static const struct cluster_test tests[] = {
-        CLUSTER_TEST(left_to_close, 1), CLUSTER_TEST(left_to_credit, 1), {0}};
+    static const struct cluster_test tests[] = {CLUSTER_TEST(left_to_close, 1),
+                                                CLUSTER_TEST(left_to_credit, 1),
+                                                CLUSTER_TEST(polls, 1),
+                                                CLUSTER_TEST(wakes, 1, .only_on = "shm"),
+                                                {0}};
     shared = cluster_shared(sizeof *shared);
     return cluster_main(argc, argv, tests, setup);
 }
