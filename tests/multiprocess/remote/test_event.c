@@ -16,6 +16,7 @@
 #include "../../support/pause.h"
 
 #define ROUNDS 1500u /* x 2 x 20 ms = 60 s: more than PATIENCE_HANG_NS */
+#define ARMS 3000u   /* x 20 ms = 60 s: more than PATIENCE_HANG_NS */
 #define WAITS 1000u
 #define READS_MAX 100000u
 
@@ -133,6 +134,21 @@ static int armed_once(struct remo_node *node, void *ctx) {
     CHECK_OK(remo_event_open(node, &event));
     CHECK_OK(remo_event_arm(event));
     remo_event_close(event); /* while armed */
+    return 0;
+}
+
+/* Arming an armed event does not wait for the sleep of its thread, of 20 ms. */
+static int armed_again(struct remo_node *node, void *ctx) {
+    struct remo_event *event;
+    (void)ctx;
+    CHECK_OK(remo_event_open(node, &event));
+    uint64_t start = cluster_now_ns();
+    for (uint32_t i = 0; i < ARMS; i++) {
+        CHECK_OK(remo_event_arm(event));
+        usleep(200); /* usually the thread sleeps then */
+    }
+    CHECK(in_time(cluster_now_ns() - start, 5 * SECOND));
+    remo_event_close(event);
     return 0;
 }
 
@@ -390,6 +406,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(messages, 2),
         CLUSTER_TEST(completions, 2),
         CLUSTER_TEST(armed_once, 1),
+        CLUSTER_TEST(armed_again, 1),
         CLUSTER_TEST(idle, 2),
         CLUSTER_TEST(wrong_calls, 1),
         CLUSTER_TEST(membership, 3),
