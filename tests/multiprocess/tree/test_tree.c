@@ -42,6 +42,19 @@ static int call_all(struct remo_tree *tree, const char *key) {
     return 0;
 }
 
+/* A value of 0 bytes may be NULL. */
+static int call_without_value(struct remo_tree *tree, const char *key) {
+    char value[8];
+    size_t bytes = 77;
+    CHECK_OK(remo_tree_insert(tree, key, strlen(key), NULL, 0));
+    CHECK_OK(remo_tree_update(tree, key, strlen(key), NULL, 0));
+    CHECK_OK(remo_tree_upsert(tree, key, strlen(key), NULL, 0));
+    CHECK_OK(remo_tree_get(tree, key, strlen(key), value, sizeof value, &bytes));
+    CHECK_EQUAL(bytes, 0);
+    CHECK_OK(remo_tree_remove(tree, key, strlen(key)));
+    return 0;
+}
+
 static int codes(struct remo_node *node, void *ctx) {
     const struct remo_tree_key boundary = {"m", 1};
     const struct remo_tree_options options = {.boundaries = &boundary};
@@ -52,6 +65,8 @@ static int codes(struct remo_node *node, void *ctx) {
         if (remo_node_rank(node) == rank) {
             CHECK(call_all(tree, "l") == 0);
             CHECK(call_all(tree, "m") == 0);
+            CHECK(call_without_value(tree, "lv") == 0);
+            CHECK(call_without_value(tree, "mv") == 0);
             CHECK(expect_nothing(tree) == 0);
         }
         CHECK_OK(cluster_meet());
