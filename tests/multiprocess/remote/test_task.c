@@ -478,10 +478,12 @@ static void overflow_in_child(struct remo_scheduler *scheduler, int output) {
 static int overflow(struct remo_node *node, void *ctx) {
     struct remo_scheduler *scheduler;
     struct sigaction before, after;
+    stack_t stack_before, stack_after;
     char text[512] = "";
     int ends[2], status;
     (void)ctx;
     CHECK(sigaction(SIGSEGV, NULL, &before) == 0);
+    CHECK(sigaltstack(NULL, &stack_before) == 0);
     if (before.sa_handler != SIG_DFL) {
         printf("     skipped: this build handles SIGSEGV itself\n");
         return 0;
@@ -500,6 +502,8 @@ static int overflow(struct remo_node *node, void *ctx) {
     CHECK(strstr(text, "overflowed its stack of 131072 bytes"));
     CHECK_OK(remo_scheduler_close(scheduler));
     CHECK(sigaction(SIGSEGV, NULL, &after) == 0);
+    CHECK(sigaltstack(NULL, &stack_after) == 0);
+    CHECK(stack_after.ss_flags == stack_before.ss_flags && stack_after.ss_sp == stack_before.ss_sp);
     CHECK(after.sa_handler == SIG_DFL);
     return 0;
 }
