@@ -19,7 +19,9 @@ KINDS = (DELETE, SWAP, FENCE, ORDER, NEGATE, BOUND)
 _HIDDEN = re.compile(
     r"/\*.*?\*/|//[^\n]*|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'|^[ \t]*\#(?:\\\n|[^\n])*", re.S | re.M
 )
-_EXEMPT = re.compile(r"\b(?:assert|static_assert|_Static_assert|remo__log|remo__fail\w*|\w*printf)\s*\(")
+_EXEMPT = re.compile(
+    r"\b(?:assert|static_assert|_Static_assert|remo__(?:\w+_)?log(?:_\w+)?|remo__fail\w*|\w*printf)\s*\("
+)
 _FENCE = re.compile(r"\b(?:atomic_thread_fence|remo_fence|remo__\w*fence\w*)\s*\(")
 _ORDER = re.compile(r"\bmemory_order_(?:consume|acquire|release|acq_rel|seq_cst)\b")
 _BOUND = re.compile(r" (<=|>=|<|>) | ([+-] 1)\b(?![.\w])")

@@ -72,7 +72,7 @@ TARGETS = (
         "src/systems/tx/",
         "table structure tx",
         [*TABLE_TESTS, *TX_TESTS],
-        ["fuzz structure", "fuzz tx"],
+        ["tx_resolve", "fuzz structure", "fuzz tx"],
     ),
     _target("src/channel/", "channel lock queue heap", CHANNEL_TESTS, ["early", "fuzz channel"]),
     _target("src/remote/scheduler", "task", TASK_TESTS),
@@ -82,7 +82,7 @@ TARGETS = (
         "src/remote/",
         "region lock queue barrier kv rpc task",
         [*REMOTE_TESTS, *TASK_TESTS],
-        ["deferred", "failed", "loss", "mapped", "sweep", "threads_fence"],
+        ["deferred", "failed", "loss", "mapped", "sweep", "threads_fence", "ofi_arrivals ofi"],
     ),
     _target(
         "src/node/",
