@@ -29,10 +29,10 @@
  *          then sleeps. If none is awake, the service thread of the node runs the handlers, after a wake-up.
  *          If other threads of the node have just run handlers, a request waits up to 1 ms for this.
  *          If calls are frequent and latency matters, let a thread call remo_rpc_serve: for long, or with
- *          a timeout of 0 after each piece of other work, as the calls of tree.h do. Waits of other objects
- *          run no handler. SHORT requests from one sending node run one at a time, so a slow SHORT
- *          handler delays all requests from that node, also to other services and to LONG handlers. Requests
- *          from different nodes run concurrently.
+ *          a timeout of 0 beside each piece of other work, as the calls of tree.h, structure.h and tx.h do.
+ *          Waits of other objects run no handler. SHORT requests from one sending node run one at a time, so
+ *          a slow SHORT handler delays all requests from that node, also to other services and to LONG
+ *          handlers. Requests from different nodes run concurrently.
  * SHORT:   the default kind of a handler. It runs to completion in the serving thread. It must be short and
  *          must not wait: rpc calls that would wait return -EDEADLK; waits on other objects are not
  *          detected. It replies, defers its reply or forwards the request. It may post, and start calls with
@@ -203,10 +203,10 @@ struct remo_rpc_op {
     void *reply;          /* written only when the call ends with a reply, never later; NULL: discard it */
     size_t reply_cap;
     uint64_t timeout_ns; /* from the start; REMO_FOREVER: no limit; 0: send it, and time out almost at once */
-    /* The thread waits for the call next, or first starts other such calls, and then waits for all of them by
-     * one remo_rpc_wait_all. On shm the call then wakes its server as late as remo_rpc_call does (see
-     * remo_rpc_serve): until the thread waits for this call, or tests or cancels it, its request may not be
-     * executed. No effect with `done`. */
+    /* Set it if the thread waits for the call next. The thread may first start other calls with `waits`, if
+     * it then waits for all of them by one remo_rpc_wait_all. On shm the call wakes its server as late as
+     * remo_rpc_call does (see remo_rpc_serve). So its request may not be executed until the thread waits for
+     * this call, tests it or cancels it. No effect with `done`. */
     bool waits;
     /* Called when the call has ended, once, by a thread that serves (see Done); NULL: not called. The
      * function may start the call again, or free it. */
@@ -308,9 +308,9 @@ REMO_API int remo_rpc_post(struct remo_rpc *rpc, uint32_t node, uint32_t number,
 /* Serve the requests of all services of this node in this thread, for `timeout_ns`; 0: those that have
  * arrived. With REMO_FOREVER it never returns. Returns 0.
  * With 0, on shm, the call is cheap if nothing has arrived: one load for each of up to 8 nodes. A thread that
- * makes it every few microseconds spares this node most wake-ups of its service thread: the caller of
- * remo_rpc_call, or of a call that `waits`, then waits up to 3 us for that thread, and only then wakes the
- * service thread. Other requests (other calls, posts, forwarded ones) still wake it. In a SHORT handler or a
+ * makes it every few microseconds spares this node most wake-ups of its service thread. A peer that waits in
+ * remo_rpc_call, or for a call with `waits`, then waits up to 3 us for the thread before it wakes the service
+ * thread. Other requests (other calls, posts, forwarded ones) still wake it at once. In a SHORT handler or a
  * `done` function a call with 0 serves nothing.
  * Errors:
  *   -EDEADLK  the caller is a SHORT handler or a `done` function, and `timeout_ns` is not 0

@@ -300,48 +300,52 @@ REMO_API int remo_tree_result_next(const void *buffer, const struct remo_tree_re
 
 /* ---- cursors ----
  *
- * A cursor returns the entries of a range one by one. It reads them by scans into its buffer, in pages: of
- * 32, 128, 512 entries and so on, buffer_bytes / 16 at most, as far as they fit. A page is as of one instant
- * of the call that reads it. If the range has a snapshot, all pages are as of the snapshot: then the cursor
- * sees one instant, and can fail with -ESTALE. Without a snapshot it never does. In steps of one direction, a
- * key that is present from the first step to the last is then returned exactly once. A key that is inserted
- * or removed meanwhile is returned at most once.
+ * A cursor returns the entries of a range one by one. It reads them by scans into its buffer, in pages of 32,
+ * 128, 512 entries and so on, buffer_bytes / 16 at most, as far as they fit. The first page after a seek, or
+ * in the other direction, has 32 entries again.
+ * A page is as of one instant of the call that reads it. If the range has a snapshot, all pages are as of the
+ * snapshot, and a step can fail with -ESTALE. Without a snapshot no step returns -ESTALE. In steps of one
+ * direction, a key that is present from the first step to the last is returned exactly once, unless its owner
+ * fails. A key that is inserted or removed meanwhile is returned at most once.
  * Cost:    a step inside a page: no network operation, and about 6 ns. Another page: a scan of one owner,
- *          also of a range of several owners. A page has entries of one owner.
- * Memory:  a cursor allocates all its memory when it is opened: buffer_bytes, a quarter more, and three
- *          keys.
+ *          even if the range has several. A page has entries of one owner; an owner without entries in the
+ *          range costs a scan too.
+ * Memory:  a cursor allocates all its memory when it is opened: buffer_bytes, a quarter more, three times
+ *          key_bytes_max, and a copy of the snapshot.
  * Threads: one at a time for each cursor. The tree must stay open. */
 
 struct remo_tree_cursor;
 
 /* Open a cursor over a range; `range` may be NULL: all keys, ascending. The cursor has copies of the keys and
- * the snapshot of the range. It returns `limit` entries at most, in both directions together. buffer_bytes is
- * at most 2^30; 0: 65536. A buffer of 4 + key_bytes_max + value_bytes_max bytes suffices for each entry.
- * Does not block.
+ * the snapshot of the range. It returns `limit` entries at most, in both directions together. After them each
+ * step returns 0, and does not move the cursor. buffer_bytes is at most 2^30; 0: 65536. A buffer of
+ * 4 + key_bytes_max + value_bytes_max bytes has room for any entry. Does not block.
  * Errors:
- *   -EINVAL  the range is wrong (remo_tree_scan), or the buffer is too large
+ *   -EINVAL  `tree` or `ret_cursor` is NULL, the range is wrong (remo_tree_scan), or the buffer is too large
  *   -ENOMEM  no memory */
 REMO_API int remo_tree_cursor_open(struct remo_tree *tree, const struct remo_tree_range *range,
                                    size_t buffer_bytes, struct remo_tree_cursor **ret_cursor);
 /* Move to the next entry of the range and return 1, or return 0 after the last entry. `prev` moves to the
  * previous entry, or returns 0 before the first one. In a range with REMO_TREE_DESCENDING, `next` moves to
- * smaller keys. After an open, `next` moves to the first entry, and `prev` to the last. After a return of 0,
- * the cursor is beyond that end: a step in the other direction returns the entry at the end.
+ * smaller keys. After an open, `next` moves to the first entry, and `prev` to the last. After a step beyond
+ * the last or first entry, a step in the other direction returns that entry.
  * The key and the value of *ret_entry are in the buffer, and valid until the next call for the cursor. Blocks
  * as remo_tree_scan does.
- * Errors, after which the cursor has not moved, so the next call tries again:
+ * Errors: except after -EHOSTDOWN and -ENOTCONN, the cursor has not moved, so the next call tries again.
  *   -EHOSTDOWN, -ENOTCONN  the owner of the next keys has failed, or has closed the tree. The cursor moves
- *                          beyond the keys of this owner: the next call continues with another owner
+ *                          beyond the keys of this owner: the next call continues with the next owner, or
+ *                          returns 0
  *   -EMSGSIZE              the next entry does not fit into the buffer
  *   -ESTALE                the owner does not retain its version of the snapshot any more
  *   others                 those of remo_tree_scan */
 REMO_API int remo_tree_cursor_next(struct remo_tree_cursor *cursor, struct remo_tree_entry *ret_entry);
 REMO_API int remo_tree_cursor_prev(struct remo_tree_cursor *cursor, struct remo_tree_entry *ret_entry);
 /* Move just before `key`, so that `next` returns its entry or, if the key is absent, the first one after it.
- * `prev` returns the entry before `key`. NULL with key_bytes = 0: as after the open. Does not block. The next
- * step reads a page of 32 entries at most.
+ * `prev` returns the entry before `key`. If `key` is outside the range, move to the nearer end of the range.
+ * NULL with key_bytes = 0: as after the open. Does not block. The next step reads a page of 32 entries at
+ * most.
  * Errors:
- *   -EINVAL  `cursor` is NULL, or the key is longer than key_bytes_max */
+ *   -EINVAL  `cursor` is NULL, or the key is longer than key_bytes_max, or NULL while key_bytes is not 0 */
 REMO_API int remo_tree_cursor_seek(struct remo_tree_cursor *cursor, const void *key, size_t key_bytes);
 /* Close the cursor, also after the tree was closed. NULL has no effect. */
 REMO_API void remo_tree_cursor_close(struct remo_tree_cursor *cursor);
@@ -352,10 +356,12 @@ REMO_API void remo_tree_cursor_close(struct remo_tree_cursor *cursor);
  * the operation is -EINPROGRESS. A thread may start any number of operations. Only poll and wait advance
  * them: all operations of the thread on the tree together. They are concurrent with each other. A thread must
  * complete its operations before it ends, and before the tree closes. A task counts as a thread here.
- * Cost:   that of the single calls. The calls of up to 64 changes of keys of other nodes overlap, and are in
- *         flight while gets are read. Gets are read as those of remo_tree_get_many, 16 at a time.
- * Memory: a thread with its tasks allocates up to 64 requests, when it first has as many changes in flight:
- *         each the size of the longest change, and 300 bytes. */
+ * Cost:   that of the single calls. The calls of up to 64 changes of keys of other nodes overlap: 64 for a
+ *         thread with its tasks. They are in flight while gets are read. Gets are read as those of
+ *         remo_tree_get_many, 16 at a time.
+ * Memory: a thread with its tasks allocates up to 64 requests, when it first has as many changes in flight.
+ *         Each has key_bytes_max + 2 * value_bytes_max bytes, 4096 at most, and about 210 bytes. They are
+ *         freed when the tree closes. */
 
 struct remo_tree_op {
     enum remo_tree_kind kind; /* in */
@@ -379,14 +385,15 @@ struct remo_tree_op {
 REMO_API int remo_tree_start(struct remo_tree *tree, struct remo_tree_op *op);
 /* Advance this thread's operations on the tree: start the calls of changes, make the changes of this node's
  * own keys, complete the gets, and complete the changes whose owners have replied. Blocks for the gets, as
- * remo_tree_get_many does, and not for changes. A change that scans delay is tried again by later polls.
+ * remo_tree_get_many does. Does not wait for replies to changes. Later polls repeat changes that scans
+ * delay.
  * Returns the number of operations in flight, or -errno.
  * Errors:
  *   -EAGAIN  too many threads use the node
  *   -ENOMEM  no memory for the state of the thread */
 REMO_API int remo_tree_poll(struct remo_tree *tree);
 /* Wait until `op` is complete, and return its status. Advances all operations of the thread, as poll does.
- * Errors: those of the single call, and
+ * Errors: those of the single call and of remo_tree_poll, and
  *   -EPERM  another thread or task has started it */
 REMO_API int remo_tree_wait(struct remo_tree *tree, struct remo_tree_op *op);
 

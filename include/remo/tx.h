@@ -67,7 +67,8 @@
  *          not use transactions in a SHORT handler or a `done` function (rpc.h): they may wait, and return
  *          -EDEADLK only if a call is needed. LONG handlers may use them. A change of a key by a function of
  *          structure.h, or by another transaction object, is in conflict with a transaction of the same
- *          thread that has read it. Lookups and commits serve requests, as those of structure.h do.
+ *          thread that has read it. On shm lookups and commits first serve requests, as the lookups of
+ *          structure.h do (see its Threads).
  * Memory:  a transaction object takes about 28 KiB. A space is one service of rpc.h. It reserves 150 KiB of
  *          address space per node of the job and 3 MiB once; most of it takes no memory before its first use.
  *          A call takes up to 32 KiB of the stack.

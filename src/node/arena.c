@@ -216,7 +216,8 @@ static int reserve(struct remo__arena *arena, const struct remo__arena_config *c
 /* Copy the name of the memory directory, if there is one. */
 static int copy_dir(struct remo__arena *arena, const char *dir) {
     arena->memory_dir = dir ? strdup(dir) : NULL;
-    return !dir || arena->memory_dir ? 0 : remo__fail(-ENOMEM, "no memory for the name of a directory");
+    return !dir || arena->memory_dir ? 0
+                                     : remo__fail(-ENOMEM, "no memory for the name of the memory directory");
 }
 
 int remo__arena_open(struct remo_node *node, const struct remo__arena_config *config,

@@ -176,8 +176,8 @@ class tree_cursor {
         if (errors.check(remo_tree_cursor_open(tree, &all, page_bytes, &cursor)))
             cursor_.reset(cursor);
     }
-    /* Move to the next entry, or to the previous one, and return it; std::nullopt beyond the last one. Its
-     * views are valid until the next call. */
+    /* Move to the next entry, or to the previous one, and return it; std::nullopt at the end of the range.
+     * The views of the entry are valid until the next call. */
     std::optional<tree_entry> next(on_error errors = {}) {
         return step(remo_tree_cursor_next, errors);
     }
@@ -378,8 +378,8 @@ class tree : public detail::object<remo_tree, remo_tree_close, remo_tree_channel
         call(errors, [&](remo_tree *t) { return remo_tree_stats(t, &stats); });
         return stats;
     }
-    /* A window of operations: `op`, its key and its values stay in place until its status is other than
-     * -EINPROGRESS. The status of an operation is in op.status. See <remo/tree.h>. */
+    /* A window of operations: `op`, its key and its values must stay in place while op.status is
+     * -EINPROGRESS. Afterwards op.status is the result. See <remo/tree.h>. */
     void start(remo_tree_op &op, on_error errors = {}) {
         call(errors, [&](remo_tree *t) { return remo_tree_start(t, &op); });
     }

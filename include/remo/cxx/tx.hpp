@@ -173,7 +173,8 @@ enum class tx_fate {
     unknown = REMO_TX_UNKNOWN,
 };
 
-/* A transaction object, for any number of transactions, one after another. One thread at a time uses it. */
+/* A transaction object, for any number of transactions, one after another. One thread or task at a time uses
+ * it. Destroy it before its space. */
 class transaction : public detail::handle<remo_tx, remo_tx_close> {
   public:
     transaction() noexcept = default;
@@ -182,11 +183,11 @@ class transaction : public detail::handle<remo_tx, remo_tx_close> {
     }
 
     /* Run `body(*this)` as a transaction, and commit; repeat it after a conflict, until `time` has passed.
-     * `body` returns nothing, or a tx_step. Return whether the transaction is committed; false: `body` has
-     * returned tx_step::abort.
+     * Then the error is timed_out. `body` returns nothing, or a tx_step. Return whether the transaction is
+     * committed; false: `body` has returned tx_step::abort, or there was an error.
      * `body` may run several times, even with values that are not consistent with each other. If it throws,
-     * the transaction is aborted. The exception reaches the caller if the values that `body` has read are
-     * consistent, and otherwise `body` runs again. `body` must not begin, commit or abort. */
+     * the transaction is aborted. If `check` then reports a conflict, `body` runs again; otherwise the
+     * exception reaches the caller. `body` must not begin, commit or abort. */
     template <class Body> bool run(Body &&body, timeout time = forever, on_error errors = {}) {
         running<std::remove_reference_t<Body>> state{*this, body, nullptr, false};
         bool done = call(errors, [&](remo_tx *tx) {
@@ -198,7 +199,7 @@ class transaction : public detail::handle<remo_tx, remo_tx_close> {
         return done && !state.is_aborted;
     }
 
-    /* One attempt: begin, reads and changes, then commit. Return false after a conflict: nothing has
+    /* One attempt: begin, reads and changes, then commit, which returns false after a conflict: nothing has
      * changed. */
     void begin(on_error errors = {}) {
         call(errors, remo_tx_begin);
@@ -213,8 +214,8 @@ class transaction : public detail::handle<remo_tx, remo_tx_close> {
     bool check(on_error errors = {}) {
         return unless_conflict(errors, remo_tx_check);
     }
-    /* Return the outcome of the last transaction, after an error of run or commit: not pending, unless `time`
-     * has passed. */
+    /* Return the outcome of the last transaction, after an error of run or commit. It is `pending` only if it
+     * is still not known when `time` has passed. */
     tx_fate settle(timeout time = forever, on_error errors = {}) {
         remo_tx_fate fate = REMO_TX_UNKNOWN;
         unless(errors, -ETIMEDOUT,

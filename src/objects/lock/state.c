@@ -56,8 +56,8 @@ void remo__lock_report_resume(struct remo_lock *lock, const struct remo__lock_lo
 }
 
 /* No two UNSETTLED words are equal, because each has its own nonce. So if the state has become UNSETTLED
- * again since it was read, because of a later operation, the compare-and-swap fails. A thread that waits for
- * the state polls it (lock/threads.c), and needs no notification. */
+ * again since it was read, because of a later operation, the compare-and-swap fails. A thread that waits
+ * while the state is UNSETTLED polls it (lock/threads.c), so it needs no notification. */
 void remo__lock_reopen(struct remo_lock *lock, uint32_t index) {
     struct remo__lock_local *local = &lock->locals[index];
     uint64_t state = atomic_load(&local->state);

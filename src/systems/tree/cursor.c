@@ -15,7 +15,7 @@
 #define GROWTH 4u
 
 enum place {
-    PLACE_UNSET,  /* before the first step: in each direction, a step goes to the first entry */
+    PLACE_UNSET,  /* before the first step: it leads to the first entry in its direction */
     PLACE_FIRST,  /* before all keys of the range */
     PLACE_LAST,   /* after all keys */
     PLACE_BEFORE, /* just before `key` */
@@ -50,7 +50,7 @@ static void set_key(struct remo_tree_cursor *cursor, enum place place, const voi
     cursor->place = place;
 }
 
-/* Move beyond the keys of the owner of the page. */
+/* Move beyond the keys of the owner at `position`. */
 static void leave_owner(struct remo_tree_cursor *cursor, bool is_left, uint32_t position) {
     const struct remo_tree *tree = cursor->tree;
     uint32_t boundary = is_left ? position - 1 : position;

@@ -172,7 +172,7 @@ struct tree_call {
 /* The operations of a thread or task, in the order of their start. */
 struct tree_window {
     struct tree_window *next; /* of other tasks of the thread */
-    uint32_t holder;          /* whose operations they are; any other's if there are none */
+    uint32_t holder;          /* the thread or task of the operations; if there are none, any may take it */
     uint32_t count;
     struct remo_tree_op *first, *last;
 };
@@ -261,7 +261,7 @@ int remo__tree_until_thawed(struct remo_tree *tree, uint32_t owner,
 void remo__tree_let_others(const struct remo_tree *tree);
 /* Set the sentence of an error of a change, and return it. */
 int remo__tree_fail_change(const struct remo_tree *tree, int rc, uint32_t owner);
-/* Return -EBUSY with a sentence. */
+/* Set the sentence of a change that scans have delayed for op_timeout_ns, and return -EBUSY. */
 int remo__tree_fail_frozen(const struct remo_tree *tree, uint32_t owner);
 /* Check a write of an apply, and set *ret_write to it. */
 int remo__tree_take_write(const struct remo_tree *tree, const struct remo_tree_write *from,

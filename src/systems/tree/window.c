@@ -1,7 +1,7 @@
 /* window.c - operations in flight: each thread or task has a list of them, its window, which its polls
- * advance. Invariant: an operation is in the list while its status is -EINPROGRESS. A change of a key of
- * another node has a call in flight, or will be called by a later poll: it has not begun, or its owner has
- * delayed it, and so has not made it. */
+ * advance. Invariant: an operation is in the list while its status is -EINPROGRESS. If a change of a key of
+ * another node has no call in flight, the owner has not made it, and a later poll calls the owner: the change
+ * was not called yet, or scans have delayed it. */
 #include <errno.h>
 #include <stdlib.h>
 
