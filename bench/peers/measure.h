@@ -21,7 +21,7 @@ struct measure_options {
     double seconds;          /* --seconds S, for each figure; at least MEASURE_SECONDS_MIN */
     uint64_t bytes;          /* --bytes N for read and write; 0: the default sizes */
     unsigned window;         /* --window N, operations outstanding; 0: the defaults */
-    unsigned active;         /* --active N: processes that operate; all others wait in a barrier */
+    unsigned active;         /* --active N: processes that operate; others, if any, wait in a barrier */
     uint64_t accounts_count; /* --accounts N */
     uint64_t keys_count;     /* --keys N */
     int read_percent;        /* --reads N; -1: the defaults */

@@ -118,8 +118,8 @@ static int find_program(const char *folder, const char *program, char ret_file[P
 
 static int locate(const struct peer *peer, const char *folder, char ret_file[PATH_MAX]) {
     if (!is_installed(peer))
-        return remo__fail(-ENOENT, "cannot find %s in PATH; install the peer: apt-get install %s",
-                          peer->command, peer->packages);
+        return remo__fail(-ENOENT, "cannot find %s; install the peer: apt-get install %s", peer->command,
+                          peer->packages);
     if (!find_program(folder, peer->program, ret_file))
         return remo__fail(
             -ENOENT,

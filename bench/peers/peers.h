@@ -23,11 +23,11 @@ struct peer {
 
 /* Start from PEERS_OPTIONS_DEFAULT; a zero is the default too, unless zero is a value. */
 struct peers_options {
-    unsigned nodes;  /* processes; servers always have one client */
+    unsigned nodes;  /* processes of openmpi and openshmem */
     double seconds;  /* per figure; at least MEASURE_SECONDS_MIN are measured */
     uint64_t bytes;  /* of a read and a write; 0: the default sizes */
     unsigned window; /* 0: the defaults */
-    unsigned active; /* processes that operate at once where one is enough */
+    unsigned active; /* processes that operate at once where one is enough, or that run transactions */
     uint64_t accounts_count;
     uint64_t keys_count;
     int read_percent;    /* -1: 100, 50 and 0 */

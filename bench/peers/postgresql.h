@@ -1,4 +1,4 @@
-/* postgresql.h - TATP and SmallBank on PostgreSQL: what postgresql.c has of each.
+/* postgresql.h - the parts of TATP and SmallBank that postgresql.c runs.
  * A function that fails prints a sentence, and ends the process. */
 #pragma once
 

@@ -28,7 +28,7 @@ struct processes {
 
 /* Set `count`, and share memory. Process 0 calls this before it starts the others. */
 void processes_prepare(struct processes *processes, const struct measure_options *options);
-/* Start the other processes, and pin each one. All return. */
+/* Start the other processes, and pin each one. Returns in every process. */
 void processes_start(struct processes *processes, const struct measure_options *options);
 /* Wait until every process has arrived. */
 void processes_barrier(struct processes *processes);

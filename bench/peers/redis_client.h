@@ -36,7 +36,7 @@ void redis_command_line(const struct measure_options *options, const struct serv
 struct redis_client *redis_open(void);
 /* Add a command to those that the next redis_receive sends. */
 void redis_add(struct redis_client *client, const struct redis_word *words, size_t count);
-/* Receive the reply to the oldest command without a reply. An error is not returned. */
+/* Receive the reply to the oldest command without a reply. An error reply ends the process. */
 void redis_receive(struct redis_client *client, struct redis_reply *ret_reply);
 /* Receive a reply with `count` elements, before the elements. */
 void redis_receive_array(struct redis_client *client, size_t count);
@@ -46,7 +46,7 @@ void redis_load(struct redis_client *client, const char *script, char ret_sha[RE
 /* Add a call of a script. The first `keys` of the words are keys, the others arguments. */
 void redis_add_script(struct redis_client *client, const char sha[REDIS_SHA_BYTES],
                       const struct redis_word *words, size_t count, unsigned keys);
-/* Write a number as text, after a letter; 0: none. */
+/* Write a number as text, after `letter`; 0: without a letter. */
 struct redis_word redis_number(char text[REDIS_NUMBER_BYTES], char letter, uint64_t number);
 
 static inline struct redis_word redis_bytes(const void *bytes, size_t count) {

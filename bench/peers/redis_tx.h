@@ -1,4 +1,4 @@
-/* redis_tx.h - TATP and SmallBank on Redis: what redis_tx.c has of each. */
+/* redis_tx.h - the parts of TATP and SmallBank that redis_tx.c runs. */
 #pragma once
 
 #include "bench/peers/redis_client.h"

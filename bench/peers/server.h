@@ -1,6 +1,7 @@
 /* server.h - a server that a program starts for itself, in a folder of its own. The server ends, and its
- * folder is removed, when the program ends, also by SIGTERM, SIGINT, SIGHUP or SIGPIPE.
- * Threads: one. The functions that fail print a sentence, unless stated otherwise. */
+ * folder is removed, when the program ends, also by SIGTERM, SIGINT, SIGHUP or SIGPIPE. If SIGKILL ends the
+ * program, the server ends too, but the folder remains.
+ * Threads: one. A function that fails prints a sentence, unless stated otherwise. */
 #pragma once
 
 #include <stdbool.h>
@@ -20,8 +21,8 @@ struct server_endpoint {
 const char *server_make_folder(const char *parent);
 /* Choose an address: a socket in the folder, or a free port. Returns 0 or -1. */
 int server_choose_endpoint(bool is_tcp, struct server_endpoint *ret_endpoint);
-/* Start the server in its folder. It stops at `stop_signal`, or else at SIGKILL. `settle` is called in the
- * server's process first, for example to pin it. */
+/* Start the server in its folder. server_stop sends `stop_signal`, and SIGKILL after 2 s. `settle` is called
+ * in the server's process first, for example to pin it. */
 void server_launch(const char *const argv[], int stop_signal, void (*settle)(const void *ctx),
                    const void *ctx);
 /* Let this process use all processors of the benchmark. A server that several processes use needs this, and

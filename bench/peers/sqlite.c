@@ -24,7 +24,7 @@
 #define COMMIT_KEYS 10000u           /* of a transaction of the population */
 #define BUSY_YIELDS 1000             /* of a writer that waits for another one, before it sleeps */
 #define BUSY_SLEEP_NS 50000
-#define BUSY_TRIES_MAX 1000000 /* more than a minute */
+#define BUSY_TRIES_MAX 1000000 /* at least 50 s */
 #define TYPE_BITS 4            /* of a type and of a start in an integer key */
 
 enum statement { STATEMENT_READ, STATEMENT_UPDATE, STATEMENT_INSERT, STATEMENT_DELETE, STATEMENTS };

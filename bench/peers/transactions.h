@@ -43,9 +43,10 @@ struct transactions_store {
     unsigned windows[TRANSACTIONS_WINDOWS_MAX];
     /* Make the empty store. Called in process 0 before it starts the others. */
     void (*start)(struct transactions *bench);
-    /* Connect to the store. Called in each process: at first in process 0, whose `open` makes the tables. */
+    /* Connect to the store. Called in each process, first in process 0, which may make the tables. */
     void (*open)(struct transactions *bench);
-    /* Insert all rows. Called in process 0 when all processes are connected. */
+    /* Insert all rows, and make tables that `open` has not made. Called in process 0 when all processes are
+     * connected. */
     void (*fill)(struct transactions *bench);
     /* Prepare for the points. Called in each process, after `fill`; may be NULL. */
     void (*begin)(struct transactions *bench);

@@ -292,7 +292,7 @@ static void near_started_body(void *state, uint32_t rank, uint32_t thread) {
     }
     while (starts[3] == 0 && ops[3].fate == REMO_RPC_UNKNOWN && s->runs[number_at(0, 0, 3)] == 0
            && !sim_out(0) && !sim_out(1) && !sim_any_hurt())
-        (void)remo_rpc_serve(s->services[0], GATE_NS); /* the request that was cancelled starts, too */
+        (void)remo_rpc_serve(s->services[0], GATE_NS); /* a cancelled request is executed, too */
 }
 
 const struct sim_case sim_case_rpc_near_started =

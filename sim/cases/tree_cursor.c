@@ -1,7 +1,7 @@
 /* tree_cursor.c - cursors beside changes that split and merge leaves. A page has one entry, so each step
- * reads the tree. For the checker a step is a transaction: at one instant, the entry that it returns was
- * present, and the keys between this entry and the position before were absent. Fixed keys are at both
- * ends. */
+ * reads the tree; with a snapshot it has three. For the checker a step is a transaction: at one instant, the
+ * returned entry was present, and the keys between this entry and the previous position were absent. Fixed
+ * keys are at both ends. */
 #include <errno.h>
 #include <string.h>
 

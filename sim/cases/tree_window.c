@@ -1,6 +1,6 @@
 /* tree_window.c - operations in flight together on each node, while scans of two owners delay changes. For
  * the checker, each operation is a call that ends when its thread finds it complete. A window can have more
- * changes than there are calls. */
+ * changes than a thread can have calls in flight. */
 #include <errno.h>
 #include <string.h>
 

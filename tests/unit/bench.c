@@ -255,8 +255,7 @@ static char *print_table(uint32_t columns, bool with_peers) {
     strcpy(peers[0].peer, "memcached");
     strcpy(peers[0].transport, "unix");
     strcpy(peers[1].peer, "redis");
-    strcpy(peers[1].skipped,
-           "cannot find redis-server in PATH; install the peer: apt-get install redis-server");
+    strcpy(peers[1].skipped, "cannot find redis-server; install the peer: apt-get install redis-server");
     FILE *out = open_memstream(&text, &text_bytes);
     bench_table_begin(out, columns, with_peers, &table);
     bench_table_rows(&table, own, 2, peers, peers_count);

@@ -1,6 +1,6 @@
 /* test_rpc_ring.c - a request that a thread has left to the holder of its ring's mutex is served, also if the
- * holder does not serve: it closes a service, or pays a debt. A poll returns whether it has served a request.
- * The tests write such requests and marks themselves, and send no wake-up. */
+ * holder does not serve: it closes a service, or returns credit. A poll returns whether it has served a
+ * request. The tests write such requests and marks themselves, and send no wake-up. */
 #include "rpc_service.h"
 
 #include "objects/rpc/rpc.h"

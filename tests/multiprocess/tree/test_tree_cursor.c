@@ -146,7 +146,7 @@ static int walks(struct remo_node *node, void *ctx) {
 
 /* ---- beside changes ---- */
 
-/* Walk over all keys. Even numbers stay; odd ones come and go. Descending, the walk is by `prev`. */
+/* Walk over all keys. Even numbers stay; odd ones are inserted and removed. A descending walk uses `prev`. */
 static int walk_beside_changes(struct remo_tree *tree, bool is_descending) {
     struct remo_tree_cursor *cursor;
     struct remo_tree_entry entry;
