@@ -28,8 +28,9 @@
  *          -ETIMEDOUT the outcome of a change is unknown: it is applied once or not at all and, if the owner
  *          is up, perhaps later. Items of other owners are not affected.
  * Threads: any, concurrently. On shm lookups, and changes of keys that this node owns, first serve requests
- *          (remo_rpc_serve), so a call to a busy node needs no wake-up. They may run SHORT handlers and
- *          `done` functions of all services: their caller must not hold a mutex that one of these acquires.
+ *          (remo_rpc_serve), so a call to a busy node needs no wake-up. Lookups and changes that call the
+ *          owner serve on all fabrics while they wait. So all of them may run SHORT handlers and `done`
+ *          functions of all services: the caller must not hold a mutex that one of these acquires.
  * Source:  Storm 5.3, Tables 2 and 3, Algorithm 1. Differs in: the owner's handler is divided into steps,
  *          so that the library implements mutexes, versions and seals; a seal detects a torn read, which is
  *          repeated or followed by a call. Transactions (5.4): tx.h.

@@ -53,8 +53,9 @@
  * Threads: any. An owner executes one change at a time, in a SHORT handler (rpc.h) or in the calling thread.
  *          SHORT handlers and `done` functions must not use the tree. On shm gets, scans and changes of the
  *          caller's own keys also serve requests (remo_rpc_serve), so a call to a busy node needs no wake-up.
- *          They may run SHORT handlers and `done` functions of all services: their caller must not hold a
- *          mutex that one of these acquires.
+ *          Other changes, poll and wait serve on all fabrics while calls are in flight. So all of them may
+ *          run SHORT handlers and `done` functions of all services: the caller must not hold a mutex that one
+ *          of these acquires.
  * Source:  ROMe, SPAA 2024: a B-link tree of objects with a base and a log. Differs in: a split is one
  *          commit, so nodes need no link to their neighbour; a scan reads one version; nodes merge; a tree
  *          has several owners. docs/internals/tree.md describes the protocol.
