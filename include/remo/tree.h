@@ -311,7 +311,7 @@ REMO_API int remo_tree_result_next(const void *buffer, const struct remo_tree_re
  * Cost:    a step inside a page: no network operation, and about 6 ns. Another page: a scan of one owner,
  *          even if the range has several. A page has entries of one owner; an owner without entries in the
  *          range costs a scan too.
- * Memory:  a cursor allocates all its memory when it is opened: buffer_bytes, a quarter more, three times
+ * Memory:  a cursor allocates all its memory when it is opened: buffer_bytes, a quarter more, four times
  *          key_bytes_max, and a copy of the snapshot.
  * Threads: one at a time for each cursor. The tree must stay open. */
 
@@ -357,6 +357,10 @@ REMO_API void remo_tree_cursor_close(struct remo_tree_cursor *cursor);
  * the operation is -EINPROGRESS. A thread may start any number of operations. Only poll and wait advance
  * them: all operations of the thread on the tree together. They are concurrent with each other. A thread must
  * complete its operations before it ends, and before the tree closes. A task counts as a thread here.
+ * Poll until all are complete: a change whose owner has replied still takes one of the 320 calls in flight of
+ * this node (rpc.h) until a poll, and one of the 64 of this thread. So 64 changes at an owner that does not
+ * answer delay the changes at other owners, and a task must not wait for a change while it waits, in another
+ * way, for a task that has 64 in flight and does not poll.
  * Cost:   that of the single calls. The calls of up to 64 changes of keys of other nodes overlap: 64 for a
  *         thread with its tasks. They are in flight while gets are read. Gets are read as those of
  *         remo_tree_get_many, 16 at a time.

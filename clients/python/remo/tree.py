@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import threading
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Sequence, ValuesView
 from typing import Any, Optional, Union
 
@@ -266,7 +267,7 @@ class _Entries(Iterator):
     def __init__(self, tree: Tree, start: Optional[Bytes], stop: Optional[Bytes], flags: int,
                  limit: Optional[int], snapshot: Any):
         self._tree, self._cursor, self._entry = tree, ctypes.c_void_p(), TreeEntry()
-        self._is_empty = limit == 0
+        self._is_empty, self._lock = limit == 0, threading.Lock()  # threads may share the iterator
         (first, _keep_first), (last, _keep_last) = _key_of(start), _key_of(stop)
         check(tree._call('cursor_open', _range(first, last, flags, limit, snapshot), 0, self._cursor))
 
@@ -275,10 +276,11 @@ class _Entries(Iterator):
 
     def __next__(self) -> tuple[bytes, bytes]:
         _ = self._tree.pointer  # an exception if the tree is closed
-        if self._is_empty or check(library.remo_tree_cursor_next(self._cursor, self._entry)) == 0:
-            raise StopIteration
-        key, value = self._entry.key, self._entry.value
-        return ctypes.string_at(key.data, key.bytes), ctypes.string_at(value.data, value.bytes)
+        with self._lock:
+            if self._is_empty or check(library.remo_tree_cursor_next(self._cursor, self._entry)) == 0:
+                raise StopIteration
+            key, value = self._entry.key, self._entry.value
+            return ctypes.string_at(key.data, key.bytes), ctypes.string_at(value.data, value.bytes)
 
 
 class _Items(ItemsView):

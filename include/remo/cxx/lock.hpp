@@ -7,6 +7,7 @@
 #include <remo/lock.h>
 
 #include <atomic>
+#include <exception>
 #include <functional>
 
 namespace remo {
@@ -124,6 +125,7 @@ class mutex {
     void enter(acquired how) {
         if (how != acquired::owner_dead)
             return;
+        std::exception_ptr thrown;
         try {
             if (!repair_)
                 throw error(make_error_code(errc::owner_dead),
@@ -132,10 +134,12 @@ class mutex {
                                   "function, or use lock_table::acquire");
             repair_();
             table_.consistent(index_);
+            return;
         } catch (...) {
-            unlock();
-            throw;
+            thrown = std::current_exception();
         }
+        unlock(); /* after the catch: it may run other tasks of the thread */
+        std::rethrow_exception(thrown);
     }
 
     lock_table &table_;

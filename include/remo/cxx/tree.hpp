@@ -186,7 +186,8 @@ class tree_cursor {
     }
     /* Move just before `key`. */
     void seek(const_bytes key, on_error errors = {}) {
-        errors.check(remo_tree_cursor_seek(cursor_.get(), key.data(), key.size()));
+        const void *at = key.data() ? static_cast<const void *>(key.data()) : "";
+        errors.check(remo_tree_cursor_seek(cursor_.get(), at, key.size()));
     }
 
     /* For range-based loops. They end with an exception at the first error. */

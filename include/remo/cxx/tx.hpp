@@ -22,10 +22,12 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
-#include <initializer_list>
+#include <iterator>
+#include <memory>
 #include <optional>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace remo {
@@ -53,7 +55,6 @@ inline remo_channel *tx_queue_channel(remo_tx_queue *queue) noexcept {
 /* Room for every value of an item. */
 struct item_value {
     char data[REMO_ITEM_BYTES_MAX];
-    std::size_t size = 0;
 };
 } // namespace detail
 
@@ -259,11 +260,13 @@ class transaction : public detail::handle<remo_tx, remo_tx_close> {
         return result;
     }
     /* Read several keys at the same time: for each its value, or std::nullopt if the key is absent. `keys` is
-     * a container of keys. After an error the result is empty. */
+     * a container of keys, which exist during the call. After an error the result is empty. */
     template <class Keys>
     std::vector<std::optional<std::string>> read_many(structure_ref structure, const Keys &keys,
                                                       on_error errors = {}) {
-        std::vector<detail::item_value> room(static_cast<std::size_t>(std::size(keys)));
+        static_assert(std::is_lvalue_reference_v<decltype(*std::begin(keys))>,
+                      "the iterator of the container returns a temporary key");
+        std::unique_ptr<detail::item_value[]> room(new detail::item_value[std::size(keys)]);
         std::vector<remo_tx_lookup> lookups;
         std::vector<std::optional<std::string>> values;
         for (const auto &one : keys) {
@@ -354,14 +357,16 @@ class transaction : public detail::handle<remo_tx, remo_tx_close> {
         }
         static int step(void *context, remo_tx *tx) noexcept {
             auto *self = static_cast<running *>(context);
+            std::exception_ptr thrown;
             try {
                 return self->run();
             } catch (...) {
-                if (remo_tx_check(tx) == -EAGAIN)
-                    return -EAGAIN;
-                self->thrown = std::current_exception();
-                return -ECANCELED;
+                thrown = std::current_exception();
             }
+            if (remo_tx_check(tx) == -EAGAIN) /* after the catch: it may run other tasks of the thread */
+                return -EAGAIN;
+            self->thrown = std::move(thrown);
+            return -ECANCELED;
         }
     };
 

@@ -29,6 +29,8 @@ struct remo_tree_cursor {
     bool has_limit;
     enum place place;
     struct remo_tree_key key; /* of `place`, a copy */
+    enum place kept_place;    /* before a step that needs another page */
+    struct remo_tree_key kept_key;
     struct remo_tree_result page;
     bool is_left;           /* the keys of the page descend */
     uint32_t position;      /* of the owner of the page */
@@ -68,16 +70,29 @@ static void leave_owner(struct remo_tree_cursor *cursor, bool is_left, uint32_t 
         set_key(cursor, PLACE_BEFORE, limit.data, limit.bytes);
 }
 
-/* Store the position, and drop the page: the next step is in the direction `is_left`. */
+static void keep_place(struct remo_tree_cursor *cursor) {
+    cursor->kept_place = cursor->place;
+    cursor->kept_key.bytes = cursor->key.bytes;
+    memcpy((void *)cursor->kept_key.data, cursor->key.data, cursor->key.bytes);
+}
+
+static void return_to_place(struct remo_tree_cursor *cursor) {
+    set_key(cursor, cursor->kept_place, cursor->kept_key.data, cursor->kept_key.bytes);
+}
+
+/* Store the position, and drop the page: the next step is in the direction `is_left`. Move beyond the keys of
+ * the owner if the page had the last ones. */
 static void drop_page(struct remo_tree_cursor *cursor, bool is_left) {
     struct remo_tree_entry entry;
-    if (cursor->index > 0 && is_left == cursor->is_left && cursor->index == cursor->page.entries
-        && cursor->page.is_complete) {
-        leave_owner(cursor, is_left, cursor->position);
-    } else if (cursor->index > 0) {
+    bool is_last = cursor->index > 0 && is_left == cursor->is_left && cursor->index == cursor->page.entries
+                   && cursor->page.is_complete;
+    if (cursor->index > 0) {
         remo__tree_result_entry(cursor->buffer + cursor->offsets[cursor->index - 1], &entry);
         set_key(cursor, PLACE_ON, entry.key.data, entry.key.bytes);
     }
+    keep_place(cursor);
+    if (is_last)
+        leave_owner(cursor, is_left, cursor->position);
     cursor->page = (struct remo_tree_result){0};
     cursor->index = 0;
     cursor->offset = 0;
@@ -159,6 +174,8 @@ static int next_page(struct remo_tree_cursor *cursor, bool is_left) {
             return 1;
         if (rc == 0 || remo__is_departure(rc))
             leave_owner(cursor, is_left, position);
+        else
+            return_to_place(cursor);
         if (rc != 0)
             return rc;
     }
@@ -240,14 +257,14 @@ static struct remo_tree_key copy_key(const struct remo_tree_key *key, char **at)
     return (struct remo_tree_key){copy, key->bytes};
 }
 
-/* Make a cursor with all its memory: the words of a snapshot, the offsets, three keys, and the buffer. */
+/* Make a cursor with all its memory: the words of a snapshot, the offsets, four keys, and the buffer. */
 static struct remo_tree_cursor *make(struct remo_tree *tree, const struct remo_tree_range *range,
                                      size_t buffer_bytes) {
     uint32_t entries = (uint32_t)remo__max(buffer_bytes / ENTRY_ROOM, 1);
     size_t words_bytes = range->snapshot ? tree->owner_count * sizeof range->snapshot[0] : 0,
            offsets_bytes = entries * sizeof(uint32_t);
     struct remo_tree_cursor *cursor =
-        malloc(sizeof *cursor + words_bytes + offsets_bytes + 3 * (size_t)tree->key_bytes_max + buffer_bytes);
+        malloc(sizeof *cursor + words_bytes + offsets_bytes + 4 * (size_t)tree->key_bytes_max + buffer_bytes);
     if (!cursor)
         return NULL;
     char *words = (char *)(cursor + 1), *at = words + words_bytes + offsets_bytes;
@@ -258,7 +275,8 @@ static struct remo_tree_cursor *make(struct remo_tree *tree, const struct remo_t
                                         .entries_max = entries,
                                         .cap = buffer_bytes};
     cursor->key.data = at;
-    at += tree->key_bytes_max;
+    cursor->kept_key.data = at + tree->key_bytes_max;
+    at += 2 * (size_t)tree->key_bytes_max;
     cursor->range.from = copy_key(&range->from, &at);
     cursor->range.to = copy_key(&range->to, &at);
     cursor->buffer = at;

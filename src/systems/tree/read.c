@@ -72,6 +72,7 @@ struct seek {
     struct tree_bytes key;
     enum seek_result result;
     struct tree_entry entry;
+    int failure; /* of several gets: the error of an earlier read from the owner; 0: none */
 };
 
 static int fail_damaged(const struct seek *seek) {
@@ -357,9 +358,36 @@ static int seek_together(struct gets *gets, uint32_t owner) {
                      : 0;
 }
 
+static bool has_result(const struct seek *seek) {
+    return seek->result == SEEK_FOUND || seek->result == SEEK_ABSENT;
+}
+
+/* The visits at an owner have failed: they may have stored results of objects that were to be visited
+ * again. */
+static void forget_results(struct gets *gets, uint32_t owner) {
+    for (uint32_t i = 0; i < gets->count; i++)
+        if (gets->seeks[i].owner == owner)
+            gets->seeks[i].result = SEEK_WRONG_WAY;
+}
+
+/* A read from an owner has failed. If the owner does not answer, gets from index `first` on that need further
+ * reads from it fail too, instead of waiting one after another. */
+static void fail_rest(struct gets *gets, uint32_t first, uint32_t owner, int rc) {
+    if (rc != -ETIMEDOUT && !remo__is_departure(rc))
+        return;
+    for (uint32_t i = first; i < gets->count; i++)
+        if (gets->seeks[i].owner == owner && !has_result(&gets->seeks[i]))
+            gets->seeks[i].failure = rc;
+}
+
 /* Set the status of an item: 0, or a code. */
 static void finish_get(struct seek *seek, struct remo_tree_item *item) {
-    int rc = seek->result == SEEK_FOUND || seek->result == SEEK_ABSENT ? 0 : seek_newest(seek);
+    int rc = 0;
+    if (seek->failure != 0)
+        rc = remo__fail(seek->failure, "cannot get a key of tree %s: another read from node %u has failed",
+                        remo_channel_name(seek->tree->channel), seek->owner);
+    else if (!has_result(seek))
+        rc = seek_newest(seek);
     item->value_bytes = 0;
     if (rc == 0)
         rc = copy_value(seek, item->value, item->value_cap, &item->value_bytes);
@@ -390,11 +418,18 @@ static int run_gets(struct gets *gets, struct tree_cache *cache, struct tree_buf
         int rc = seek_together(gets, tree->owners[position]);
         if (rc != 0 && !is_each)
             return rc;
+        if (rc != 0) {
+            forget_results(gets, tree->owners[position]);
+            fail_rest(gets, 0, tree->owners[position], rc);
+        }
     }
     for (uint32_t i = 0; i < gets->count; i++) {
         finish_get(&gets->seeks[i], &gets->items[i]);
-        if (!is_each && !is_result(gets->items[i].status))
-            return gets->items[i].status;
+        int status = gets->items[i].status;
+        if (!is_each && !is_result(status))
+            return status;
+        if (!is_result(status))
+            fail_rest(gets, i + 1, gets->seeks[i].owner, status);
     }
     return 0;
 }

@@ -72,7 +72,7 @@ static int set_even_boundary(struct remo_tree *tree, uint32_t index) {
     uint64_t first = (uint64_t)(((unsigned __int128)(index + 1) << 64) / tree->owner_count);
     unsigned char bytes[8];
     size_t count = 0; /* without trailing zeros: a shorter key counts as if zeros followed */
-    for (uint32_t i = 0; i < 8; i++) {
+    for (uint32_t i = 0; i < remo__min(sizeof bytes, tree->key_bytes_max); i++) {
         bytes[i] = (unsigned char)(first >> (56 - 8 * i));
         count = bytes[i] ? i + 1 : count;
     }

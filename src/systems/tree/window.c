@@ -33,8 +33,13 @@ struct advance {
     struct tree_cache *cache;
     struct tree_window *window;
     const struct remo_tree_op *awaited; /* NULL: the call is a poll */
-    struct remo__sentence sentence;     /* of its error: others may complete after it */
 };
+
+/* Return whether the operation that the caller awaits is complete. Then no other one is advanced: the
+ * sentence of its error stays. */
+static bool is_ended(const struct advance *advance) {
+    return advance->awaited && advance->awaited->status != -EINPROGRESS;
+}
 
 static struct op_state *state_of(struct remo_tree_op *op) {
     return (struct op_state *)op->internal;
@@ -89,8 +94,6 @@ static void complete_op(struct advance *advance, struct remo_tree_op *op, int st
         window->last = state->previous;
     window->count--;
     op->status = status;
-    if (op == advance->awaited && status < 0)
-        advance->sentence = remo__sentence_get();
 }
 
 /* ---- changes ---- */
@@ -221,25 +224,38 @@ static void complete_get(struct advance *advance, struct remo_tree_op *op,
     complete_op(advance, op, item->status);
 }
 
-/* Make the gets of the window, TREE_WINDOW at a time. */
-static void make_gets(struct advance *advance) {
+/* Make `count` gets. */
+static void make_batch(struct advance *advance, struct remo_tree_op *const *ops, uint32_t count) {
     struct remo_tree_item items[TREE_WINDOW];
+    for (uint32_t i = 0; i < count; i++)
+        items[i] = (struct remo_tree_item){.key = {ops[i]->key, ops[i]->key_bytes},
+                                           .value = ops[i]->value ? ops[i]->value : ops[i]->internal,
+                                           .value_cap = ops[i]->value_bytes};
+    int rc = count > 0 ? remo__tree_get_each(advance->tree, items, count) : 0;
+    for (uint32_t i = 0; i < count; i++) {
+        items[i].status = rc != 0 ? rc : items[i].status;
+        complete_get(advance, ops[i], &items[i]);
+    }
+}
+
+/* Make the gets of the window, TREE_WINDOW at a time. The one that the caller awaits is the last of its
+ * batch, so that its sentence is the last one. */
+static void make_gets(struct advance *advance) {
     struct remo_tree_op *ops[TREE_WINDOW], *next = advance->window->first;
-    while (next) {
-        uint32_t count = 0;
+    while (next && !is_ended(advance)) {
+        uint32_t count = 0, last = 0;
         for (; next && count < TREE_WINDOW; next = state_of(next)->next) {
             if (next->kind != REMO_TREE_GET)
                 continue;
-            items[count] = (struct remo_tree_item){.key = {next->key, next->key_bytes},
-                                                   .value = next->value ? next->value : next->internal,
-                                                   .value_cap = next->value_bytes};
+            last = next == advance->awaited ? count : last;
             ops[count++] = next;
         }
-        int rc = count > 0 ? remo__tree_get_each(advance->tree, items, count) : 0;
-        for (uint32_t i = 0; i < count; i++) {
-            items[i].status = rc != 0 ? rc : items[i].status;
-            complete_get(advance, ops[i], &items[i]);
+        if (count > 0 && ops[last] == advance->awaited) {
+            struct remo_tree_op *awaited = ops[last];
+            ops[last] = ops[count - 1];
+            ops[count - 1] = awaited;
         }
+        make_batch(advance, ops, count);
     }
 }
 
@@ -249,7 +265,7 @@ static void make_gets(struct advance *advance) {
 static void advance_all(struct advance *advance) {
     struct remo_tree_op *next;
     bool has_gets = false;
-    for (struct remo_tree_op *op = advance->window->first; op; op = next) {
+    for (struct remo_tree_op *op = advance->window->first; op && !is_ended(advance); op = next) {
         next = state_of(op)->next;
         if (op->kind == REMO_TREE_GET)
             has_gets = true;
@@ -258,7 +274,7 @@ static void advance_all(struct advance *advance) {
     }
     if (has_gets)
         make_gets(advance);
-    for (struct remo_tree_op *op = advance->window->first; op; op = next) {
+    for (struct remo_tree_op *op = advance->window->first; op && !is_ended(advance); op = next) {
         next = state_of(op)->next;
         if (state_of(op)->call)
             test_call(advance, op);
@@ -331,8 +347,6 @@ static int wait(struct advance *advance, struct remo_tree_op *op) {
             break;
         wait_for_call(advance, op);
     }
-    if (op->status < 0)
-        remo__sentence_put(advance->sentence);
     return op->status;
 }
 

@@ -313,6 +313,76 @@ static int owner_fails(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* ---- errors at the first key of an owner ---- */
+
+static int expect_key(int rc, const struct remo_tree_entry *entry, const char *key) {
+    CHECK_CODE(rc, 1);
+    CHECK(entry->key.bytes == 3 && memcmp(entry->key.data, key, 3) == 0);
+    return 0;
+}
+
+/* The first entry of the last owner does not fit in the buffer: the cursor stays at the last entry of the
+ * owner before, and does not return it again. */
+static int too_long(struct remo_node *node, void *ctx) {
+    struct remo_tree *tree;
+    struct remo_tree_cursor *cursor;
+    struct remo_tree_entry entry;
+    (void)ctx;
+    CHECK(open_filled(node, 3, &tree) == 0);
+    if (remo_node_rank(node) == 0)
+        CHECK_OK(remo_tree_update(tree, "250", 3, "123456789", 9));
+    CHECK_OK(cluster_meet());
+    for (uint32_t pages = 1; pages <= 2; pages++) { /* of one entry, and of the rest of an owner */
+        CHECK_OK(remo_tree_cursor_open(tree, NULL, ENTRY_BYTES * (pages == 1 ? 1 : 40), &cursor));
+        CHECK_OK(remo_tree_cursor_seek(cursor, pages == 1 ? "248" : "240", 3));
+        for (uint32_t i = pages == 1 ? 248 : 240; i < 248; i += 2)
+            CHECK_CODE(remo_tree_cursor_next(cursor, &entry), 1);
+        CHECK(expect_key(remo_tree_cursor_next(cursor, &entry), &entry, "248") == 0);
+        for (uint32_t i = 0; i < 2 && pages == 1; i++)
+            CHECK_SENTENCE(remo_tree_cursor_next(cursor, &entry), -EMSGSIZE, "15 bytes");
+        CHECK(expect_key(remo_tree_cursor_prev(cursor, &entry), &entry, "246") == 0);
+        CHECK(expect_key(remo_tree_cursor_next(cursor, &entry), &entry, "248") == 0);
+        remo_tree_cursor_close(cursor);
+    }
+    CHECK_OK(remo_tree_cursor_open(tree, NULL, ENTRY_BYTES, &cursor));
+    CHECK_OK(remo_tree_cursor_seek(cursor, "252", 3));
+    CHECK_CODE(remo_tree_cursor_prev(cursor, &entry), -EMSGSIZE);
+    CHECK(expect_key(remo_tree_cursor_next(cursor, &entry), &entry, "252") == 0);
+    remo_tree_cursor_close(cursor);
+    return close_tree(tree);
+}
+
+/* Keys that are shorter than 8 bytes are divided evenly, too. */
+static int short_keys(struct remo_node *node, void *ctx) {
+    struct remo_tree *tree;
+    struct remo_tree_entry entry;
+    uint64_t removed;
+    (void)ctx;
+    for (uint32_t key_bytes = 1; key_bytes <= 4; key_bytes += 3) {
+        const struct remo_tree_options options = {
+            .node_bytes = 512, .key_bytes_max = key_bytes, .value_bytes_max = 8};
+        struct remo_tree_cursor *cursor;
+        CHECK(open_tree(node, &options, &tree) == 0);
+        for (uint32_t i = remo_node_rank(node); i < 26; i += remo_node_size(node))
+            CHECK_OK(remo_tree_insert(tree, &(char){(char)(10 * i)}, 1, "v", 1));
+        CHECK_OK(cluster_meet());
+        CHECK_OK(remo_tree_cursor_open(tree, NULL, 0, &cursor));
+        for (uint32_t i = 0; i < 26; i++) {
+            CHECK_CODE(remo_tree_cursor_next(cursor, &entry), 1);
+            CHECK(*(const unsigned char *)entry.key.data == 10 * i);
+        }
+        for (uint32_t i = 0; i < 26; i++)
+            CHECK_CODE(remo_tree_cursor_prev(cursor, &entry), i < 25);
+        remo_tree_cursor_close(cursor);
+        CHECK_OK(cluster_meet());
+        if (remo_node_rank(node) == 0)
+            CHECK_OK(remo_tree_remove_range(tree, &(struct remo_tree_range){.flags = 0}, &removed));
+        CHECK(remo_node_rank(node) != 0 || removed == 26);
+        CHECK(close_tree(tree) == 0);
+    }
+    return 0;
+}
+
 /* ---- wrong arguments ---- */
 
 static int codes(struct remo_node *node, void *ctx) {
@@ -344,13 +414,9 @@ static int codes(struct remo_node *node, void *ctx) {
 
 int main(int argc, char **argv) {
     static const struct cluster_test tests[] = {
-        CLUSTER_TEST(walks, 3),
-        CLUSTER_TEST(beside_changes, 3),
-        CLUSTER_TEST(as_of_snapshot, 3),
-        CLUSTER_TEST(cost, 2),
-        CLUSTER_TEST(owner_fails, 3),
-        CLUSTER_TEST(codes, 3),
-        {0},
+        CLUSTER_TEST(walks, 3),      CLUSTER_TEST(beside_changes, 3), CLUSTER_TEST(as_of_snapshot, 3),
+        CLUSTER_TEST(cost, 2),       CLUSTER_TEST(owner_fails, 3),    CLUSTER_TEST(too_long, 3),
+        CLUSTER_TEST(short_keys, 3), CLUSTER_TEST(codes, 3),          {0},
     };
     return tree_main(argc, argv, tests);
 }

@@ -392,6 +392,12 @@ static int codes(struct remo_node *node, void *ctx) {
     CHECK_SENTENCE(remo_tree_wait(tree, &slot.op), -EMSGSIZE, "the buffer has 3"); /* not that of the other */
     CHECK(slot.op.value_bytes > 3);
     CHECK_CODE(remo_tree_wait(tree, &other.op), -ENOENT);
+    slot.op.value_bytes = 3;
+    make_op(&other, REMO_TREE_GET, "absent", 1); /* both in one batch of gets */
+    CHECK_OK(remo_tree_start(tree, &slot.op));
+    CHECK_OK(remo_tree_start(tree, &other.op));
+    CHECK_SENTENCE(remo_tree_wait(tree, &slot.op), -EMSGSIZE, "the buffer has 3");
+    CHECK_CODE(remo_tree_wait(tree, &other.op), -ENOENT);
     slot.op.value = NULL; /* only the size */
     slot.op.value_bytes = 0;
     CHECK_OK(remo_tree_start(tree, &slot.op));
