@@ -42,7 +42,10 @@ REMOTE_TESTS = ["mapped_fence", "event", "node_access", "node_ops", "death"]
 RPC_TESTS = ["rpc", "rpc_failure", "rpc_long", "rpc_ring"]
 TABLE_TESTS = ["table", "growth"]
 TASK_TESTS = ["task", "task_waits"]
-TREE_TESTS = ["tree", "tree_apply", "tree_failure", "tree_load", "tree_range", "history_tree"]
+TREE_TESTS = [
+    *("tree", "tree_apply", "tree_change", "tree_cost", "tree_cursor", "tree_failure", "tree_load"),
+    *("tree_range", "tree_scan", "tree_window", "history_tree"),
+]
 TX_TESTS = ["tx", "tx_owners", "tx_queue", "history_tx"]
 
 TARGETS = (
