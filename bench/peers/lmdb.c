@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/bits.h"
@@ -40,17 +39,6 @@ static void remove_folder(void) {
 
 static size_t file_bytes(const struct lmdb_store *store) {
     return FILE_BYTES_MIN + store->options->keys_count * store->workload->key_bytes;
-}
-
-/* The file is sparse: without this check, a full tmpfs would end the processes by a signal. */
-static void check_room(const struct lmdb_store *store) {
-    struct statvfs tmpfs;
-    if (statvfs(FOLDER, &tmpfs) != 0)
-        processes_fail("cannot make the file of LMDB: " FOLDER ": %s; mount a tmpfs there", strerror(errno));
-    if ((double)tmpfs.f_bavail * (double)tmpfs.f_frsize < (double)file_bytes(store))
-        processes_fail("cannot make the file of LMDB: " FOLDER
-                       " has less than %zu MiB left; enlarge it, or give fewer --keys",
-                       file_bytes(store) >> 20);
 }
 
 static void open_environment(struct lmdb_store *store) {
@@ -197,7 +185,7 @@ int main(int argc, char **argv) {
     struct lmdb_store store = {.options = &options};
     measure_parse(argc, argv, &options);
     store.workload = find_workload(options.bench);
-    check_room(&store);
+    processes_check_room(FOLDER, file_bytes(&store), "the file of LMDB");
     processes_prepare(&store.processes, &options);
     if (!mkdtemp(folder))
         processes_fail("cannot make the folder %s: %s", folder, strerror(errno));

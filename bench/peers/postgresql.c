@@ -13,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -128,20 +127,9 @@ static void launch(const struct transactions *bench) {
     server_launch(argv, SIGQUIT, become_user, bench->options);
 }
 
-static void check_room(const struct transactions *bench) {
-    struct statvfs tmpfs;
-    uint64_t bytes = FOLDER_BYTES_MIN + bench->keys * (bench->is_tatp ? TATP_KEY_BYTES : SMALLBANK_KEY_BYTES);
-    if (statvfs(PARENT, &tmpfs) != 0)
-        processes_fail("cannot make the folder of PostgreSQL: " PARENT ": %s; mount a tmpfs there",
-                       strerror(errno));
-    if ((double)tmpfs.f_bavail * (double)tmpfs.f_frsize < (double)bytes)
-        processes_fail("cannot make the folder of PostgreSQL: " PARENT
-                       " has less than %llu MiB left; enlarge it, or give fewer --keys",
-                       (unsigned long long)bytes >> 20);
-}
-
 static void start(struct transactions *bench) {
-    check_room(bench);
+    uint64_t key_bytes = bench->is_tatp ? TATP_KEY_BYTES : SMALLBANK_KEY_BYTES;
+    processes_check_room(PARENT, FOLDER_BYTES_MIN + bench->keys * key_bytes, "the folder of PostgreSQL");
     const char *made = server_make_folder(PARENT);
     if (!made)
         exit(1);

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -29,6 +30,15 @@ void processes_fail(const char *format, ...) {
     va_end(values);
     fputc('\n', stderr);
     exit(1);
+}
+
+void processes_check_room(const char *folder, uint64_t bytes, const char *what) {
+    struct statvfs tmpfs;
+    if (statvfs(folder, &tmpfs) != 0)
+        processes_fail("cannot make %s: %s: %s; mount a tmpfs there", what, folder, strerror(errno));
+    if ((double)tmpfs.f_bavail * (double)tmpfs.f_frsize < (double)bytes)
+        processes_fail("cannot make %s: %s has less than %llu MiB left; enlarge it, or give fewer --keys",
+                       what, folder, (unsigned long long)bytes >> 20);
 }
 
 void processes_prepare(struct processes *processes, const struct measure_options *options) {

@@ -41,3 +41,6 @@ void processes_merge(const struct processes *processes, struct measure_result *r
 const union transaction_counts *processes_counts(const struct processes *processes, unsigned process);
 
 __attribute__((noreturn, format(printf, 1, 2))) void processes_fail(const char *format, ...);
+/* End the process unless the tmpfs that has this folder has so many bytes left. A sparse file in a full tmpfs
+ * would end the processes by a signal. `what` is to be made there: "the file of LMDB". */
+void processes_check_room(const char *folder, uint64_t bytes, const char *what);

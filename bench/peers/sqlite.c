@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -141,15 +140,8 @@ static int wait_for_writer(void *ctx, int tries) {
 }
 
 static void start(struct transactions *bench) {
-    struct statvfs tmpfs;
-    uint64_t bytes = FILE_BYTES_MIN + bench->keys * (bench->is_tatp ? TATP_KEY_BYTES : SMALLBANK_KEY_BYTES);
-    if (statvfs(FOLDER, &tmpfs) != 0)
-        processes_fail("cannot make the file of SQLite: " FOLDER ": %s; mount a tmpfs there",
-                       strerror(errno));
-    if ((double)tmpfs.f_bavail * (double)tmpfs.f_frsize < (double)bytes)
-        processes_fail("cannot make the file of SQLite: " FOLDER
-                       " has less than %llu MiB left; enlarge it, or give fewer --keys",
-                       (unsigned long long)bytes >> 20);
+    uint64_t key_bytes = bench->is_tatp ? TATP_KEY_BYTES : SMALLBANK_KEY_BYTES;
+    processes_check_room(FOLDER, FILE_BYTES_MIN + bench->keys * key_bytes, "the file of SQLite");
     if (!mkdtemp(folder))
         processes_fail("cannot make the folder %s: %s", folder, strerror(errno));
     folder_owner = getpid();

@@ -33,6 +33,20 @@ static void open_with(struct tree_state *s, struct remo_node *node, uint32_t ran
     sim_tree_insert_fixed(s, rank);
 }
 
+void sim_tree_open_halves(struct tree_state *s, struct remo_node *node, uint32_t rank, const char *boundary,
+                          uint32_t node_bytes, uint32_t value_bytes_max) {
+    struct remo_tree_options options = {.boundaries = &(struct remo_tree_key){boundary, 1},
+                                        .nodes = 8,
+                                        .node_bytes = node_bytes,
+                                        .key_bytes_max = 1,
+                                        .value_bytes_max = value_bytes_max,
+                                        .retain = 12};
+    remo_nodeset_add(&options.owners, 0);
+    remo_nodeset_add(&options.owners, 1);
+    s->fixed = "12xy";
+    open_with(s, node, rank, &options);
+}
+
 /* A leaf has room for three entries. */
 static void open_tree(void *state, struct remo_node *node, uint32_t rank) {
     struct remo_tree_options options = {
@@ -45,33 +59,13 @@ static void open_tree(void *state, struct remo_node *node, uint32_t rank) {
 
 /* Each of two owners has two of the keys. Its leaf has room for one of them; the other splits the leaf. */
 static void open_owners(void *state, struct remo_node *node, uint32_t rank) {
-    static const struct remo_tree_key boundary = {"c", 1};
-    struct remo_tree_options options = {.boundaries = &boundary,
-                                        .nodes = 8,
-                                        .node_bytes = 70,
-                                        .key_bytes_max = 1,
-                                        .value_bytes_max = 8,
-                                        .retain = 12};
-    remo_nodeset_add(&options.owners, 0);
-    remo_nodeset_add(&options.owners, 1);
-    ((struct tree_state *)state)->fixed = "12xy";
     ((struct tree_state *)state)->by_snapshot = true;
-    open_with(state, node, rank, &options);
+    sim_tree_open_halves(state, node, rank, "c", 70, 8);
 }
 
 /* Node 0 has three of the keys, node 1 one. A leaf has room for two entries. */
 static void open_frozen(void *state, struct remo_node *node, uint32_t rank) {
-    static const struct remo_tree_key boundary = {"d", 1};
-    struct remo_tree_options options = {.boundaries = &boundary,
-                                        .nodes = 8,
-                                        .node_bytes = 118,
-                                        .key_bytes_max = 1,
-                                        .value_bytes_max = VALUE_BYTES_MAX,
-                                        .retain = 12};
-    remo_nodeset_add(&options.owners, 0);
-    remo_nodeset_add(&options.owners, 1);
-    ((struct tree_state *)state)->fixed = "12xy";
-    open_with(state, node, rank, &options);
+    sim_tree_open_halves(state, node, rank, "d", 118, VALUE_BYTES_MAX);
 }
 
 /* A leaf has room for two entries, the root for eight children. The fixed keys fill six leaves. With three of

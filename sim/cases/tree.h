@@ -34,6 +34,10 @@ struct tree_state {
 void sim_tree_open(struct tree_state *s, struct remo_node *node, uint32_t rank,
                    const struct remo_tree_options *options);
 void sim_tree_close(void *state, uint32_t rank);
+/* Open a tree with two owners, whose keys begin with a letter below `boundary`, or from it on. Insert two
+ * fixed keys of each. */
+void sim_tree_open_halves(struct tree_state *s, struct remo_node *node, uint32_t rank, const char *boundary,
+                          uint32_t node_bytes, uint32_t value_bytes_max);
 /* Insert those of the fixed keys that the node owns. */
 void sim_tree_insert_fixed(const struct tree_state *s, uint32_t rank);
 /* Return the number of a value, which consists of equal bytes. */

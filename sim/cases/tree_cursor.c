@@ -24,19 +24,7 @@ static void open_tree(void *state, struct remo_node *node, uint32_t rank) {
 
 /* Each owner has two keys of the oracle and two fixed keys. */
 static void open_owners(void *state, struct remo_node *node, uint32_t rank) {
-    static const struct remo_tree_key boundary = {"c", 1};
-    struct tree_state *s = state;
-    struct remo_tree_options options = {.boundaries = &boundary,
-                                        .nodes = 8,
-                                        .node_bytes = 70,
-                                        .key_bytes_max = 1,
-                                        .value_bytes_max = 8,
-                                        .retain = 12};
-    remo_nodeset_add(&options.owners, 0);
-    remo_nodeset_add(&options.owners, 1);
-    s->fixed = "12xy";
-    sim_tree_open(s, node, rank, &options);
-    sim_tree_insert_fixed(s, rank);
+    sim_tree_open_halves(state, node, rank, "c", 70, 8);
 }
 
 struct walk {

@@ -10,19 +10,7 @@
 
 /* Node 0 has two of the keys, node 1 the others. A leaf has room for two entries. */
 static void open_tree(void *state, struct remo_node *node, uint32_t rank) {
-    static const struct remo_tree_key boundary = {"c", 1};
-    struct tree_state *s = state;
-    struct remo_tree_options options = {.boundaries = &boundary,
-                                        .nodes = 8,
-                                        .node_bytes = 118,
-                                        .key_bytes_max = 1,
-                                        .value_bytes_max = VALUE_BYTES_MAX,
-                                        .retain = 12};
-    remo_nodeset_add(&options.owners, 0);
-    remo_nodeset_add(&options.owners, 1);
-    s->fixed = "12xy";
-    sim_tree_open(s, node, rank, &options);
-    sim_tree_insert_fixed(s, rank);
+    sim_tree_open_halves(state, node, rank, "c", 118, VALUE_BYTES_MAX);
 }
 
 struct flight {
