@@ -12,7 +12,7 @@
 extern const struct bench bench_read, bench_write, bench_fetch_add, bench_compare_swap, bench_barrier,
     bench_lock, bench_owned_var, bench_sst, bench_ringbuffer, bench_queue, bench_kv, bench_kv_insert,
     bench_accounts, bench_collective, bench_heap, bench_task, bench_rpc, bench_lookup, bench_tatp,
-    bench_smallbank, bench_versioned, bench_tree, bench_scan, bench_ycsb;
+    bench_smallbank, bench_versioned, bench_tree, bench_scan, bench_ycsb, bench_mixed;
 
 static int open_memory(struct bench_job *job) {
     struct remo_region *region = NULL;
@@ -90,6 +90,7 @@ const struct bench *const bench_list[] = {
     &bench_tree,
     &bench_scan,
     &bench_ycsb,
+    &bench_mixed,
     &bench_accounts,
     &bench_kv,
     &bench_kv_insert,

@@ -337,5 +337,9 @@ int bench_drive(struct bench_job *job, struct bench_thread *threads, struct remo
     ret_wire->signalled -= wire.signalled;
     ret_wire->inlined -= wire.inlined;
     ret_wire->bytes -= wire.bytes;
+    if (body == attend && job->bench->attends_apart) {
+        *ret_stats = (struct remo_stats){0};
+        *ret_wire = (struct remo__fabric_wire){0};
+    }
     return rc;
 }

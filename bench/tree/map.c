@@ -8,6 +8,7 @@
 
 #include "base/bits.h"
 #include "base/error.h"
+#include "systems/tree/tree.h"
 
 #define KEYS_MAPPED 1000000u
 #define KEYS_NETWORK 20000u
@@ -32,29 +33,40 @@ uint32_t tree_map_active(const struct bench_options *options) {
     return options->active ? bench_active(options) : options->nodes;
 }
 
-int tree_map_open(struct bench_job *job, uint64_t extra) {
-    uint64_t keys = (tree_map_count_keys(job->options) + extra) / job->size;
-    struct tree_map *map = calloc(1, sizeof *map);
+int tree_map_open(struct bench_job *job, uint32_t owners, uint64_t extra, struct tree_map **ret_map) {
+    uint64_t keys = (tree_map_count_keys(job->options) + extra) / owners;
+    struct tree_map *map = *ret_map = calloc(1, sizeof *map);
     if (!map)
         return remo__fail(-ENOMEM, "no memory for the benchmark");
-    job->state = map;
     map->leaf_bytes = NODE_BYTES;
     map->nodes = (uint32_t)(keys * ENTRY_BYTES * 100 / (NODE_BYTES * FULL_PERCENT) + NODES_MIN);
     struct remo_tree_options options = {.nodes = map->nodes,
                                         .node_bytes = map->leaf_bytes,
                                         .key_bytes_max = sizeof(uint64_t),
                                         .value_bytes_max = sizeof(uint64_t)};
+    for (uint32_t node = 0; node < owners; node++)
+        remo_nodeset_add(&options.owners, node);
     return remo_tree_open(job->channel, "tree", &options, &map->tree);
 }
 
-void tree_map_close(struct bench_job *job) {
-    struct tree_map *map = job->state;
+void tree_map_close(struct tree_map *map) {
     if (!map)
         return;
     remo_tree_close(map->tree);
     tree_keys_release(&map->keys);
     free(map->own);
     free(map);
+}
+
+int tree_map_open_job(struct bench_job *job, uint64_t extra) {
+    struct tree_map *map;
+    int rc = tree_map_open(job, job->size, extra, &map);
+    job->state = map;
+    return rc;
+}
+
+void tree_map_close_job(struct bench_job *job) {
+    tree_map_close(job->state);
     job->state = NULL;
 }
 
@@ -164,7 +176,7 @@ static int insert_own(struct bench_job *job, struct tree_map *map) {
         map->own[map->own_count++] = (uint32_t)number;
         rc = tree_map_insert(map, number);
     }
-    if (rc == 0 && map->own_count == 0)
+    if (rc == 0 && map->tree->own && map->own_count == 0)
         rc = remo__fail(-EINVAL, "node %u owns none of %llu keys: give more --keys", job->rank,
                         (unsigned long long)count);
     return rc;

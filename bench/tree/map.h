@@ -1,5 +1,5 @@
-/* map.h - what the benchmarks of the tree share: a tree whose owners are all nodes, its population,
- * operations that check what they read, and the check of all entries. */
+/* map.h - what the benchmarks of the tree share: a tree, its population, operations that check what they
+ * read, and the check of all entries. */
 #pragma once
 
 #include <remo/tree.h>
@@ -21,11 +21,14 @@ uint64_t tree_map_count_keys(const struct bench_options *options);
 /* Return how many nodes operate: all, or --active. */
 uint32_t tree_map_active(const struct bench_options *options);
 
-/* Open the job's tree, its state, with room for `extra` keys beside those of the population. Errors: those of
- * remo_tree_open. */
-int tree_map_open(struct bench_job *job, uint64_t extra);
-void tree_map_close(struct bench_job *job);
-/* Each node inserts its keys. `theta`: the skew of skewed draws, 0 if there are none. */
+/* Open a tree, with room for `extra` keys beside those of the population. Its owners are the first `owners`
+ * nodes. Errors: those of remo_tree_open, and -ENOMEM; then *ret_map may be NULL. Close it in any case. */
+int tree_map_open(struct bench_job *job, uint32_t owners, uint64_t extra, struct tree_map **ret_map);
+void tree_map_close(struct tree_map *map);
+/* The same for a job whose state is the tree, and whose nodes are its owners. */
+int tree_map_open_job(struct bench_job *job, uint64_t extra);
+void tree_map_close_job(struct bench_job *job);
+/* Each owner inserts its keys. `theta`: the skew of skewed draws, 0 if there are none. */
 int tree_map_load(struct bench_job *job, struct tree_map *map, double theta);
 /* At node 0, check all entries: the tree has the keys of the population and no others. */
 int tree_map_check(struct bench_job *job, const struct tree_map *map);

@@ -38,7 +38,7 @@ static uint32_t scan_list(const struct bench_options *options, struct bench_poin
 /* ---- the job ---- */
 
 static int scan_open(struct bench_job *job) {
-    return tree_map_open(job, 0);
+    return tree_map_open_job(job, 0);
 }
 
 static int scan_fill(struct bench_job *job) {
@@ -126,7 +126,7 @@ const struct bench bench_scan = {
     .list = scan_list,
     .open = scan_open,
     .fill = scan_fill,
-    .close = tree_map_close,
+    .close = tree_map_close_job,
     .begin = scan_begin,
     .operate = scan_operate,
     .finish = scan_finish,

@@ -42,7 +42,7 @@ static uint32_t tree_list(const struct bench_options *options, struct bench_poin
 /* ---- the job ---- */
 
 static int tree_open(struct bench_job *job) {
-    return tree_map_open(job, (uint64_t)LOAD_ENTRIES * job->size * job->options->threads);
+    return tree_map_open_job(job, (uint64_t)LOAD_ENTRIES * job->size * job->options->threads);
 }
 
 static int tree_fill(struct bench_job *job) {
@@ -204,7 +204,7 @@ const struct bench bench_tree = {
     .list = tree_list,
     .open = tree_open,
     .fill = tree_fill,
-    .close = tree_map_close,
+    .close = tree_map_close_job,
     .begin = tree_begin,
     .operate = tree_operate,
     .finish = tree_finish,

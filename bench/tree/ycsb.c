@@ -41,7 +41,7 @@ static int ycsb_open(struct bench_job *job) {
     uint64_t threads = (uint64_t)job->size * job->options->threads,
              each_second = job->mapped ? INSERTS_MAPPED : INSERTS_NETWORK;
     double inserts = (double)(threads * each_second) * (job->options->seconds + WARM_UP_SECONDS);
-    return tree_map_open(job, (uint64_t)inserts);
+    return tree_map_open_job(job, (uint64_t)inserts);
 }
 
 static int ycsb_fill(struct bench_job *job) {
@@ -134,7 +134,7 @@ const struct bench bench_ycsb = {
     .list = ycsb_list,
     .open = ycsb_open,
     .fill = ycsb_fill,
-    .close = tree_map_close,
+    .close = tree_map_close_job,
     .begin = ycsb_begin,
     .operate = ycsb_operate,
     .finish = ycsb_finish,

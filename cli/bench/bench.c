@@ -71,13 +71,16 @@ static const struct argp_option option_list[] = {
     {"bytes", KEY_BYTES, "B", 0, "read, write, ringbuffer, queue, rpc: this size instead of the usual ones",
      1},
     {"window", KEY_WINDOW, "W", 0,
-     "read, write, fetch_add, kv, kv_insert, rpc: operations in flight; scan: entries of a scan (5000)", 1},
+     "read, write, fetch_add, kv, kv_insert, rpc: operations in flight; scan (5000), mixed (5000 to 10,000): "
+     "entries of a scan",
+     1},
     {"keys", KEY_KEYS, "K", 0,
-     "kv, kv_insert: room in the map, of which 80 % is filled (10 M; 100 k on a network); tree, scan, ycsb: "
-     "keys (1 M; 20 k on a network)",
+     "kv, kv_insert: room in the map, of which 80 % is filled (10 M; 100 k on a network); tree, scan, ycsb, "
+     "mixed: keys (1 M; 20 k on a network)",
      1},
     {"reads", KEY_READS, "P", 0, "kv: this percentage of gets only, the rest are updates", 1},
-    {"zipf", KEY_ZIPF, "THETA", 0, "kv, tree, scan, ycsb: this skew of the keys only; 0 is uniform", 1},
+    {"zipf", KEY_ZIPF, "THETA", 0, "kv, tree, scan, ycsb, mixed: this skew of the keys only; 0 is uniform",
+     1},
     {"accounts", KEY_ACCOUNTS, "N", 0, "accounts: how many (100 M; 1 M on a network)", 1},
     {"variant", KEY_VARIANT, "NAME", 0,
      "measure only this variant, such as 'calls only'; '': the one without a name", 1},
