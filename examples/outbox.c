@@ -1,13 +1,14 @@
 /* outbox.c - the outbox pattern: a transaction changes a row, and pushes a message about it into a queue.
  *     remo run -n 3 -- ./outbox        At least 2 nodes.
  * The last node pops the messages, and applies them to a copy of the row. No message is lost, or applied
- * twice, or sent without its change. Rows and queue have one owner, so each commit is one call to it. */
+ * twice, or sent without its change. Rows and queue have one owner, so each commit is one call to it. While
+ * the queue is empty, the last node sleeps; while it is full, the others do. */
 #include <errno.h>
 #include <remo/remo.h>
 #include <stdio.h>
-#include <unistd.h>
 
 #define CHANGES 1000u                    /* of each node but the last */
+#define CAPACITY 256u                    /* of the queue */
 #define KEY(row) ((uint64_t)(row) << 32) /* the first 4 bytes, 0 in all keys, select the owner */
 
 enum row { SUM, COPY, ROWS };
@@ -25,7 +26,8 @@ struct outbox {
 static int open_all(struct outbox *o, struct remo_channel *root) {
     const struct remo_table_options table = {.capacity = ROWS * REMO_NODES_MAX, .partition_bytes = 4};
     int rc = remo_table_open(root, "rows", &table, &o->table);
-    const struct remo_tx_queue_options queue = {.owner = remo_table_owner(o->table, &(uint64_t){0}, 8)};
+    const struct remo_tx_queue_options queue = {.owner = remo_table_owner(o->table, &(uint64_t){0}, 8),
+                                                .capacity = CAPACITY};
     rc = rc ? rc : remo_tx_queue_open(root, "messages", &queue, &o->queue);
     o->structures[0] = remo_table_structure(o->table);
     o->structures[1] = remo_tx_queue_structure(o->queue);
@@ -45,30 +47,31 @@ static int add(struct outbox *o, enum row row, uint64_t amount) {
     return rc ? rc : remo_tx_put(o->tx, o->structures[0], &key, sizeof key, &sum, sizeof sum);
 }
 
-/* A transaction: change the row, and push a message. */
+/* A transaction: change the row, and push a message, when there is room for it. */
 static int change(void *ctx, struct remo_tx *tx) {
     struct outbox *o = ctx;
-    int rc = add(o, SUM, o->amount);
+    uint64_t count = 0;
+    int rc = remo_tx_queue_count(tx, o->queue, &count);
+    if (rc == 0 && count == CAPACITY)
+        return REMO_TX_WAIT; /* the function runs again when the queue has changed */
+    rc = rc ? rc : add(o, SUM, o->amount);
     return rc ? rc : remo_tx_queue_push(tx, o->queue, &o->amount, sizeof o->amount);
 }
 
-/* A transaction: pop a message, and apply it to the copy. */
+/* A transaction: pop a message, when there is one, and apply it to the copy. */
 static int apply(void *ctx, struct remo_tx *tx) {
     struct outbox *o = ctx;
     int rc = remo_tx_queue_pop(tx, o->queue, &o->amount, sizeof o->amount, NULL);
-    return rc ? rc : add(o, COPY, o->amount);
+    return rc == -ENOENT ? REMO_TX_WAIT : rc ? rc : add(o, COPY, o->amount);
 }
 
 /* Make the changes of this node, or apply all messages. */
 static int work(struct outbox *o, const struct remo_node *node, uint32_t last) {
     bool is_last = remo_node_rank(node) == last;
     int rc = 0;
-    for (uint32_t left = is_last ? last * CHANGES : CHANGES, peer = 0; rc == 0 && left > 0; peer++) {
+    for (uint32_t left = is_last ? last * CHANGES : CHANGES; rc == 0 && left > 0; left--) {
         o->amount = left;
         rc = remo_tx_run(o->tx, is_last ? apply : change, o, REMO_SECONDS(30));
-        left -= rc == 0;
-        if (rc == -ENOSPC || rc == -ENOENT) /* the queue is full or empty: try again */
-            rc = remo_node_peer(node, peer % (last + 1)) == REMO_PEER_UP ? usleep(100) : -EHOSTDOWN;
     }
     for (uint64_t row = SUM; rc == 0 && is_last && row < ROWS; row++) {
         uint64_t sum = 0, key = KEY(row);

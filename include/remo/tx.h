@@ -9,6 +9,10 @@
  *          remo_tx_queue_structure. Each thread or task opens a transaction object, and calls remo_tx_run
  *          with a function that reads and changes items. Or it calls remo_tx_begin, the functions that read
  *          and change items, and remo_tx_commit. See examples/bank.c and examples/outbox.c.
+ * Wait:    a transaction whose values do not permit a result yet can wait until one of them changes: the
+ *          function that remo_tx_run calls returns REMO_TX_WAIT, and runs again after a change. So a consumer
+ *          sleeps until a queue has an element, and a transaction that only reads keys, then waits, watches
+ *          them. The thread sleeps; it sends nothing until a key has changed. See remo_tx_wait.
  * Owners:  a transaction reads and changes items of any owners. It is cheapest if all items have one owner:
  *          in a table, `partition_bytes` selects which keys have the same owner.
  * Cost:    network operations, if no item belongs to this node:
@@ -25,6 +29,10 @@
  *            validation of all keys that were only read; then, unless k is 0, 1 call, and k - 1 more for
  *            which the commit does not wait. A change of an item of this node needs no operation.
  *          So a transaction without changes that finds n keys normally takes n + (n - 1) reads.
+ *          A wait: 1 call to each owner of keys that the transaction has read. The owner replies when a key
+ *          changes, or at once if one has changed already. Then 1 post to each other owner, which replies.
+ *          Keys of this node: none. While no transaction waits for a key of its group (structure.h), a change
+ *          of the key loads one word more at its owner.
  * Order:   strictly serializable: committed transactions, and the lookups and changes of structure.h, take
  *          effect one at a time, each between its start and its end.
  *          Before the commit, each value that a transaction has read was current at some moment, but
@@ -44,6 +52,8 @@
  *          most 32 such commits of a node in a space run at the same time; others wait.
  * Failure: a transaction is applied completely or not at all, on all nodes that are up. Items of a node that
  *          fails are lost.
+ *          If an owner fails or closes the space, the waits for its keys end with -EHOSTDOWN or -ENOTCONN at
+ *          once. If the node of a transaction that waits fails, the owners forget the wait.
  *          If the node that runs the transaction fails during a commit, the owners find out the outcome, and
  *          unlock the items, some milliseconds after they have detected the failure. The decider is the first
  *          owner of changed items that is not the node that runs the transaction. If both nodes fail
@@ -69,8 +79,8 @@
  *          structure.h, or by another transaction object, is in conflict with a transaction of the same
  *          thread that has read it. On shm lookups and commits first serve requests, as the lookups of
  *          structure.h do (see its Threads).
- * Memory:  a transaction object takes about 28 KiB. A space is one service of rpc.h. It reserves 150 KiB of
- *          address space per node of the job and 3 MiB once; most of it takes no memory before its first use.
+ * Memory:  a transaction object takes about 28 KiB. A space is one service of rpc.h. It reserves 350 KiB of
+ *          address space per node of the job and 5 MiB once; most of it takes no memory before its first use.
  *          A call takes up to 32 KiB of the stack.
  * Source:  Storm 5.3, 5.4. As in FaRM, items are locked only during the commit. Differs in: a commit
  *          validates absent keys too; without changes it skips the key that was looked up last; one call
@@ -88,6 +98,8 @@ REMO_BEGIN
 /* Of one transaction: its keys, the values read, and each new value, even if a later one replaces it. With
  * changes the limit of the request applies too: see remo_tx_commit. */
 #define REMO_TX_BYTES_MAX 16384u
+/* The result of the function that remo_tx_run calls, if it waits for a change. No code of errno.h. */
+#define REMO_TX_WAIT (-4096)
 
 struct remo_tx_space;
 struct remo_tx;
@@ -234,19 +246,49 @@ REMO_API int remo_tx_settle(struct remo_tx *tx, uint64_t timeout_ns, enum remo_t
  * operation. */
 REMO_API void remo_tx_abort(struct remo_tx *tx);
 
+/* Wait until a key that the transaction has read may have changed, and end the transaction without its
+ * changes. Then begin it again: its reads return the new values. Blocks for `timeout_ns` at most.
+ * Returns 0 if a result that the transaction has read is not current any more, even if it changed before the
+ * call. For a key that was present, each update, put or delete counts, even if the value is the same again.
+ * An absent key counts as changed while it is present. A change that a commit has prepared, but not applied
+ * yet, does not count. A key counts as read after any lookup by this transaction, also by remo_tx_insert,
+ * update and delete. So all keys on which the decision to wait depends end the wait, and nothing else does,
+ * except:
+ *   - the key has moved in a table that has grown since it was read: the wait ends at once;
+ *   - an owner has not opened the space; or already 64 transactions of this node wait in the space, or have
+ *     64 calls in flight (half as many, if the caller is a LONG handler): the function pauses for up to 1 ms
+ *     at random, then returns 0, so the program polls. The calls in flight of all spaces take slots for
+ *     replies: see rpc.h, Failure.
+ * A transaction that only reads waits, and so does one with changes; its changes are lost.
+ * One change wakes all transactions that wait for the key. All but one will probably be in conflict, and wait
+ * again. In a task, parks the task.
+ * Errors:
+ *   -ETIMEDOUT  no key has changed within `timeout_ns`. With 0, always: no owner is called. Or a key has
+ *               changed, and another owner does not accept the end of its watch within op_timeout_ns
+ *   -EHOSTDOWN  an owner of a key has failed or left
+ *   -ENOTCONN   an owner has closed the space
+ *   -EDEADLK    the caller is a SHORT handler or a `done` function
+ *   -EINVAL     `tx` is NULL, or the transaction has read no key
+ *   -EMSGSIZE   the keys of one owner need more than REMO_RPC_BYTES_MAX: 24 bytes and the key each, and 24
+ *               bytes once
+ *   -ESTALE     the transaction has not begun, or it has ended
+ *   others      those of remo_rpc_start and remo_rpc_post */
+REMO_API int remo_tx_wait(struct remo_tx *tx, uint64_t timeout_ns);
+
 /* Run `body(ctx, tx)` as a transaction: begin, `body`, and commit if it returned 0. If the
  * commit is in conflict, or `body` returns -EAGAIN, pause for a random time and repeat, unless `timeout_ns`
- * has passed. The limit of the pause doubles from 1 us to 1 ms. `timeout_ns` does not interrupt an attempt;
- * 0: one attempt. Any result of `body` but 0 and -EAGAIN aborts the transaction, and is returned. `body` must
- * not begin, commit or abort; it may run several times, even with values that are not consistent with each
- * other (see Order).
+ * has passed. The limit of the pause doubles from 1 us to 1 ms. If `body` returns REMO_TX_WAIT, call
+ * remo_tx_wait for the time that is left, and repeat at once. `timeout_ns` does not interrupt an attempt;
+ * 0: one attempt. Any other result of `body` aborts the transaction, and is returned. `body` must
+ * not begin, commit, abort or wait; it may run several times, even with values that are not consistent with
+ * each other (see Order).
  * Errors:
  *   -EINVAL     `tx` or `body` is NULL
  *   -EBUSY      the last transaction has not ended
  *   -ETIMEDOUT  every attempt within `timeout_ns` returned -EAGAIN: nothing has changed, and
  *               remo_tx_last_conflict returns 0, unless `body` returned an -EAGAIN of its own. Or an
- *               -ETIMEDOUT of `body` or of the commit: remo_tx_last_conflict returns -ENOENT
- *   others      those of `body` and remo_tx_commit */
+ *               -ETIMEDOUT of `body`, of the wait, or of the commit: remo_tx_last_conflict returns -ENOENT
+ *   others      those of `body`, remo_tx_wait and remo_tx_commit */
 REMO_API int remo_tx_run(struct remo_tx *tx, int (*body)(void *ctx, struct remo_tx *tx), void *ctx,
                          uint64_t timeout_ns);
 

@@ -17,8 +17,10 @@ enum remo__tx_answer remo__tx_execute(struct remo_tx_space *space, const void *r
                                       struct remo__tx_conflict *ret_conflict) {
     struct remo__tx_steps steps;
     enum remo__tx_answer answer = remo__tx_steps_run(space, request, bytes, execute, ret_conflict, &steps);
-    if (answer == REMO__TX_ANSWER_DONE)
+    if (answer == REMO__TX_ANSWER_DONE) {
+        remo__tx_steps_report(&steps);
         remo__tx_steps_grow(&steps);
+    }
     return answer;
 }
 

@@ -1,8 +1,8 @@
 /* owner.c - the owner's side of a structure: it alone changes the items of its share.
  * Invariant: one thread at a time changes the items of a group, or searches it. */
-#include "systems/tx/structure.h"
-
 #include <errno.h>
+
+#include "systems/tx/key_watch.h"
 
 /* ---- items of this node's share ---- */
 
@@ -183,15 +183,20 @@ static enum remo__item_answer execute(struct remo_structure *structure, enum rem
     return REMO__ANSWER_DONE;
 }
 
+/* *ret_is_watched: the change has made watches due. */
 static enum remo__item_answer execute_in_group(struct remo_structure *structure, enum remo__item_op op,
                                                const struct remo_structure_key *key, const void *value,
-                                               size_t value_bytes, struct remo__owner_found *ret_found) {
+                                               size_t value_bytes, struct remo__owner_found *ret_found,
+                                               bool *ret_is_watched) {
     struct remo__structure_group *group = remo__owner_group(structure, key);
     pthread_mutex_lock(&group->mutex);
     enum remo__item_answer answer = execute(structure, op, key, value, value_bytes, ret_found);
     ret_found->item.deletes = group->deletes;
     if (op != REMO__ITEM_LOOKUP)
         remo__mapped_fence(); /* place the change before this thread, or a caller, reads what others change */
+    *ret_is_watched = group->watches && op != REMO__ITEM_LOOKUP && answer == REMO__ANSWER_DONE;
+    if (remo__unlikely(*ret_is_watched))
+        remo__key_watch_change(structure, group, key->hash);
     pthread_mutex_unlock(&group->mutex);
     return answer;
 }
@@ -199,11 +204,15 @@ static enum remo__item_answer execute_in_group(struct remo_structure *structure,
 enum remo__item_answer remo__owner_execute(struct remo_structure *structure, enum remo__item_op op,
                                            const struct remo_structure_key *key, const void *value,
                                            size_t value_bytes, struct remo__owner_found *ret_found) {
-    enum remo__item_answer answer = execute_in_group(structure, op, key, value, value_bytes, ret_found);
+    bool is_watched;
+    enum remo__item_answer answer =
+        execute_in_group(structure, op, key, value, value_bytes, ret_found, &is_watched);
     for (uint32_t i = 0;
          answer == REMO__ANSWER_NO_ROOM && i < REMO__ROOM_ATTEMPTS_MAX && remo__owner_make_room(structure);
          i++)
-        answer = execute_in_group(structure, op, key, value, value_bytes, ret_found);
+        answer = execute_in_group(structure, op, key, value, value_bytes, ret_found, &is_watched);
+    if (remo__unlikely(is_watched))
+        remo__key_watch_report(structure);
     if (op == REMO__ITEM_INSERT || op == REMO__ITEM_PUT)
         remo__owner_grow(structure);
     return answer;

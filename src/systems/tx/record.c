@@ -169,6 +169,7 @@ enum remo__tx_answer remo__tx_finish(struct remo_tx_space *space, uint32_t coord
     if (!atomic_load(&peer->is_cut_off)) /* else resolve.c ends the record */
         answer = finish_record(&peer->records[message->id.number], message);
     pthread_mutex_unlock(&peer->mutex);
+    remo__tx_report(space);
     return answer;
 }
 

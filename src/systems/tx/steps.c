@@ -3,6 +3,8 @@
  * with the old value is locked or reserved, so a read of both shows that the transaction is not complete. */
 #include "systems/tx/steps.h"
 
+#include "systems/tx/key_watch.h"
+
 /* ---- decode ---- */
 
 static bool is_twice(const struct remo__tx_steps *steps, const struct remo__tx_step *step) {
@@ -66,6 +68,7 @@ static bool decode(const struct remo_tx_space *space, const char *request, size_
     if (header.items > REMO_TX_ITEMS_MAX)
         return false;
     ret_steps->count = ret_steps->changes = ret_steps->mutexes_count = 0;
+    ret_steps->is_watched = false;
     while (ret_steps->count < header.items) {
         struct remo__tx_step *step = &ret_steps->step[ret_steps->count];
         if (!decode_item(space, request, bytes, &at, step) || !is_consistent(step)
@@ -94,8 +97,11 @@ static void add_mutex(struct remo__tx_steps *steps, pthread_mutex_t *mutex) {
 /* Lock the mutexes in the order of their addresses, so that two transactions never wait for each other, even
  * if their spaces have the same structures in different orders. */
 static void lock_groups(struct remo__tx_steps *steps) {
-    for (uint32_t i = 0; i < steps->count; i++)
-        add_mutex(steps, &remo__owner_group(steps->step[i].structure, &steps->step[i].key)->mutex);
+    for (uint32_t i = 0; i < steps->count; i++) {
+        struct remo__tx_step *step = &steps->step[i];
+        step->group = remo__owner_group(step->structure, &step->key);
+        add_mutex(steps, &step->group->mutex);
+    }
     for (uint32_t i = 0; i < steps->mutexes_count; i++)
         pthread_mutex_lock(steps->mutexes[i]);
 }
@@ -175,7 +181,12 @@ enum remo__tx_answer remo__tx_steps_hold(struct remo__tx_steps *steps, bool lock
     return answer;
 }
 
-void remo__tx_steps_apply(const struct remo__tx_steps *steps) {
+static void notice_change(struct remo__tx_steps *steps, const struct remo__tx_step *step) {
+    steps->is_watched = true;
+    remo__key_watch_change(step->structure, step->group, step->key.hash);
+}
+
+void remo__tx_steps_apply(struct remo__tx_steps *steps) {
     for (uint32_t i = 0; i < steps->count; i++) {
         const struct remo__tx_step *step = &steps->step[i];
         switch ((enum remo__tx_op)step->op) {
@@ -185,8 +196,10 @@ void remo__tx_steps_apply(const struct remo__tx_steps *steps) {
             remo__owner_replace(step->structure, &step->key, step->offset, step->value, step->value_bytes);
             break;
         case REMO__TX_DELETE: remo__owner_delete(step->structure, &step->key, step->offset); break;
-        default: break;
+        default: continue;
         }
+        if (remo__unlikely(step->group->watches != NULL))
+            notice_change(steps, step);
     }
 }
 
@@ -221,6 +234,11 @@ void remo__tx_steps_finish(struct remo__tx_steps *steps, bool applies) {
         remo__tx_steps_apply(steps);
     else
         undo(steps);
+}
+
+void remo__tx_steps_report(const struct remo__tx_steps *steps) {
+    for (uint32_t i = 0; i < steps->count && steps->is_watched; i++)
+        remo__key_watch_report(steps->step[i].structure);
 }
 
 void remo__tx_steps_grow(const struct remo__tx_steps *steps) {

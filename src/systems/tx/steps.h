@@ -6,6 +6,7 @@
 /* An item of a request, while the owner executes it. */
 struct remo__tx_step {
     struct remo_structure *structure;
+    struct remo__structure_group *group; /* of the key, once its mutex is held */
     struct remo_structure_key key;
     const char *value;
     uint64_t offset; /* of its item, or REMO_STRUCTURE_NOWHERE */
@@ -19,6 +20,7 @@ struct remo__tx_steps {
     uint32_t count, changes;
     struct remo__tx_step step[REMO_TX_ITEMS_MAX];
     struct remo_structure *full; /* after the answer NO_ROOM: the structure that has no room */
+    bool is_watched;             /* the changes have made watches due */
     uint32_t mutexes_count;
     pthread_mutex_t *mutexes[REMO_TX_ITEMS_MAX]; /* ascending, without duplicates */
 };
@@ -38,12 +40,14 @@ enum remo__tx_answer remo__tx_steps_check(struct remo__tx_steps *steps,
  * has changed nothing. */
 enum remo__tx_answer remo__tx_steps_hold(struct remo__tx_steps *steps, bool locks);
 /* Apply the changes; this also unlocks the items. */
-void remo__tx_steps_apply(const struct remo__tx_steps *steps);
+void remo__tx_steps_apply(struct remo__tx_steps *steps);
 /* After remo__tx_steps_hold in an earlier call: search for all items, and apply the changes, or undo the
  * reservations and locks. */
 void remo__tx_steps_finish(struct remo__tx_steps *steps, bool applies);
 
 /* ---- afterwards ---- */
 
+/* Report the watches that are due. No mutex is held. */
+void remo__tx_steps_report(const struct remo__tx_steps *steps);
 /* Let structures with new keys grow. */
 void remo__tx_steps_grow(const struct remo__tx_steps *steps);

@@ -4,6 +4,7 @@
  *   buckets.c    its owner's side: buckets, overflow chains, growth (table.h)
  *   structure.c  open, close, lookups and changes
  *   owner.c      the owner's side: the handler of calls, and changes of items
+ *   key_watch.c  the owner's side: transactions that wait until a key changes (key_watch.h)
  *   item.h       one item
  *
  * A file uses only files below it in this list. docs/internals/structure.md has the proof that lookups and
@@ -77,9 +78,13 @@ struct remo__evidence {
     uint64_t offset, word;
 };
 
+struct remo__key_watch;
+struct remo__key_watch_entry;
+
 struct remo__structure_group {
     pthread_mutex_t mutex;
-    uint64_t deletes; /* so far, under the mutex */
+    uint64_t deletes;                      /* so far, under the mutex */
+    struct remo__key_watch_entry *watches; /* of its keys, under the mutex; NULL: none */
 } REMO__CACHE_ALIGNED;
 
 /* Why an owner divides its share further. */
@@ -109,7 +114,9 @@ struct remo_structure {
     uint32_t rank;
     uint32_t key_bytes_max, value_bytes_max;
     uint64_t item_bytes;
-    uint32_t groups_count; /* initialised */
+    uint32_t groups_count;                 /* initialised */
+    _Atomic uint32_t reporters;            /* threads that report watches */
+    _Atomic(struct remo__key_watch *) due; /* watches to report */
     struct remo__structure_group groups[REMO__STRUCTURE_GROUPS];
 };
 

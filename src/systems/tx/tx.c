@@ -51,14 +51,16 @@ static void on_cut_off(void *ctx, uint32_t node) {
     pthread_mutex_lock(&space->peers[node].mutex);
     atomic_store(&space->peers[node].is_cut_off, true);
     remo__tx_unsettle(space, node);
+    remo__tx_drop_watches(space, node);
     pthread_mutex_unlock(&space->peers[node].mutex);
-    if (atomic_load(&space->unsettled) > 0)
+    if (atomic_load(&space->unsettled) > 0 || atomic_load(&space->drops_watches))
         remo__request_sweeps(space->node);
 }
 
 static bool on_swept(struct remo__thread_observer *observer) {
     struct remo_tx_space *space = remo__container_of(observer, struct remo_tx_space, observer);
     bool is_left = remo__tx_continue_all(space);
+    remo__tx_sweep_watches(space);
     return remo__tx_resolve_all(space) || is_left;
 }
 
@@ -81,7 +83,9 @@ static int open_service(struct remo_tx_space *space, const struct remo_tx_space_
         {.number = REMO__TX_PREPARE, .run = remo__tx_handle_prepare, .ctx = space},
         {.number = REMO__TX_FINISH, .run = remo__tx_handle_finish, .ctx = space},
         {.number = REMO__TX_RESOLVE, .run = remo__tx_handle_resolve, .ctx = space},
-        {.number = REMO__TX_CONFIRM, .run = remo__tx_handle_confirm, .ctx = space}};
+        {.number = REMO__TX_CONFIRM, .run = remo__tx_handle_confirm, .ctx = space},
+        {.number = REMO__TX_WATCH, .run = remo__tx_handle_watch, .ctx = space},
+        {.number = REMO__TX_UNWATCH, .run = remo__tx_handle_unwatch, .ctx = space}};
     struct remo_rpc_options service = {
         .participants = options->participants, .handlers = handlers, .handler_count = REMO__TX_HANDLERS};
     return remo_rpc_open(space->channel, "calls", &service, &space->rpc);
@@ -91,11 +95,13 @@ static int open_peers(struct remo_tx_space *space) {
     uint32_t size = space->node->size;
     space->peers = calloc(size, sizeof *space->peers);
     space->records = calloc((size_t)size * REMO__TX_COMMITS_MAX, sizeof *space->records);
-    if (!space->peers || !space->records)
+    space->watches = calloc((size_t)size * REMO__TX_WAITS_MAX, sizeof *space->watches);
+    if (!space->peers || !space->records || !space->watches)
         return remo__fail(-ENOMEM, "no memory for a transaction space");
     for (uint32_t node = 0; node < size; node++) {
         pthread_mutex_init(&space->peers[node].mutex, NULL);
         space->peers[node].records = &space->records[(size_t)node * REMO__TX_COMMITS_MAX];
+        space->peers[node].watches = &space->watches[(size_t)node * REMO__TX_WAITS_MAX];
     }
     space->observer.swept = on_swept;
     remo__thread_observe(space->node, &space->observer);
@@ -116,6 +122,8 @@ int remo_tx_space_open(struct remo_channel *parent, const char *name,
     space->structure_count = options->structure_count;
     memcpy(space->structures, options->structures, options->structure_count * sizeof space->structures[0]);
     rc = remo__tx_open_commits(space);
+    if (rc == 0)
+        rc = remo__tx_open_waits(space);
     if (rc == 0)
         rc = open_peers(space);
     if (rc == 0)
@@ -142,10 +150,13 @@ static void settle(struct remo_tx_space *space) {
 }
 
 static void free_space(struct remo_tx_space *space) {
-    for (uint32_t node = 0; space->peers && space->records && node < space->node->size; node++)
+    bool has_mutexes = space->peers && space->records && space->watches;
+    for (uint32_t node = 0; has_mutexes && node < space->node->size; node++)
         pthread_mutex_destroy(&space->peers[node].mutex);
     free(space->peers);
     free(space->records);
+    free(space->watches);
+    free(space->waits);
     remo__tx_free_commits(space);
     free(space);
 }
@@ -157,8 +168,10 @@ void remo_tx_space_close(struct remo_tx_space *space) {
     if (space->rpc)
         settle(space);
     remo__thread_unobserve(space->node, &space->observer);
-    if (space->rpc)
+    if (space->rpc) {
         remo__tx_resolve_stop(space);
+        remo__tx_stop_watches(space);
+    }
     remo_rpc_close(space->rpc);
     remo_channel_close(space->channel);
     free_space(space);
@@ -238,6 +251,15 @@ int remo_tx_settle(struct remo_tx *tx, uint64_t timeout_ns, enum remo_tx_fate *r
     return rc;
 }
 
+int remo_tx_wait(struct remo_tx *tx, uint64_t timeout_ns) {
+    int rc = remo__tx_check_active(tx);
+    if (rc != 0)
+        return rc;
+    rc = remo__tx_wait(tx, remo__deadline(timeout_ns));
+    tx->state = REMO__TX_ENDED;
+    return rc;
+}
+
 void remo_tx_abort(struct remo_tx *tx) {
     if (tx)
         tx->state = REMO__TX_ENDED;
@@ -258,21 +280,30 @@ int remo_tx_last_conflict(const struct remo_tx *tx, struct remo_tx_conflict *ret
 
 /* ---- repetition ---- */
 
-/* Run the transaction once. *ret_repeats: it was in conflict, so another attempt may succeed. */
+enum next { ENDS, REPEATS, REPEATS_AT_ONCE };
+
+/* Run the transaction once. *ret_next: REPEATS if it was in conflict, so another attempt may succeed;
+ * REPEATS_AT_ONCE if it has waited, and a key has changed. */
 static int run_once(struct remo_tx *tx, int (*body)(void *ctx, struct remo_tx *tx), void *ctx,
-                    bool *ret_repeats) {
-    *ret_repeats = false;
+                    uint64_t deadline_ns, enum next *ret_next) {
+    *ret_next = ENDS;
     int rc = remo_tx_begin(tx);
     if (rc != 0)
         return rc;
     rc = body(ctx, tx);
     if (rc == 0) {
         rc = remo_tx_commit(tx);
-        *ret_repeats = rc == -EAGAIN && tx->conflict_item != REMO__TX_NONE;
+        *ret_next = rc == -EAGAIN && tx->conflict_item != REMO__TX_NONE ? REPEATS : ENDS;
         return rc;
     }
+    if (rc == REMO_TX_WAIT) {
+        rc = remo__tx_check_active(tx);
+        rc = rc == 0 ? remo__tx_wait(tx, deadline_ns) : rc;
+        *ret_next = rc == 0 ? REPEATS_AT_ONCE : ENDS;
+    } else {
+        *ret_next = rc == -EAGAIN ? REPEATS : ENDS;
+    }
     remo_tx_abort(tx);
-    *ret_repeats = rc == -EAGAIN;
     return rc;
 }
 
@@ -284,10 +315,14 @@ int remo_tx_run(struct remo_tx *tx, int (*body)(void *ctx, struct remo_tx *tx), 
     struct remo__random random;
     remo__random_seed(&random, remo__now_ns() ^ (uint64_t)(uintptr_t)tx);
     for (;;) {
-        bool repeats;
-        int rc = run_once(tx, body, ctx, &repeats);
-        if (!repeats)
+        enum next next;
+        int rc = run_once(tx, body, ctx, deadline_ns, &next);
+        if (next == ENDS)
             return rc;
+        if (next == REPEATS_AT_ONCE) {
+            pause_ns = PAUSE_NS_MIN;
+            continue;
+        }
         if (remo__now_ns() >= deadline_ns)
             return remo__fail(-ETIMEDOUT, "cannot commit a transaction in time: each attempt returned "
                                           "-EAGAIN, nothing has changed; increase timeout_ns");

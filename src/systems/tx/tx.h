@@ -2,12 +2,14 @@
  *
  *   tx_queue.c    a structure of its own: a queue, and the transactions that push and pop
  *   tx.c          open and close, begin and end, repetition
+ *   wait.c        wait until a key changes, at the node that runs the transaction
  *   commit.c      commit, at the node that runs the transaction: the coordinator
  *   coordinate.c  the same, if the items have several owners
  *   finish.c      the end of such a commit
  *   request.c     the requests of a commit, and its results
  *   validate.c    validation
  *   items.c       the items of a transaction: reads and changes before the commit
+ *   watch.c       the owner's side: watches of transactions that wait
  *   resolve.c     the owner's side: transactions whose coordinator has failed
  *   record.c      the owner's side: transactions that it has prepared
  *   execute.c     the owner's side: transactions whose items have one owner
@@ -18,7 +20,7 @@
 
 #include <remo/tx.h>
 
-#include "systems/tx/structure.h"
+#include "systems/tx/key_watch.h"
 
 #define REMO__TX_NONE UINT32_MAX
 /* Transactions with changes and several owners that a node commits at the same time, in a space. */
@@ -28,6 +30,15 @@
 #define REMO__TX_COMMITS_MAX 32u
 #endif
 
+/* Transactions of a node that wait at the same time, in a space; and the calls that they have in flight. */
+#ifdef REMO_SIM_SMALL
+#define REMO__TX_WAITS_MAX 2u
+#define REMO__TX_WATCHES_MAX 1u /* a node has 2 slots for replies to calls outside handlers */
+#else
+#define REMO__TX_WAITS_MAX 64u
+#define REMO__TX_WATCHES_MAX 64u
+#endif
+
 /* The handlers in the service of a space. */
 enum remo__tx_handler {
     REMO__TX_EXECUTE, /* check conditions and apply changes: all items have one owner */
@@ -35,6 +46,8 @@ enum remo__tx_handler {
     REMO__TX_FINISH,  /* apply the changes, or undo the locks and reservations */
     REMO__TX_RESOLVE, /* the coordinator has failed: what is the outcome? */
     REMO__TX_CONFIRM, /* has this node lost a participant? */
+    REMO__TX_WATCH,   /* reply when a key differs from what the caller has read */
+    REMO__TX_UNWATCH, /* a post: the caller does not wait any more */
     REMO__TX_HANDLERS
 };
 
@@ -112,6 +125,18 @@ struct remo__tx_question {
     uint32_t is_decisive, reserved; /* the asked owner precedes the asking one among the owners */
 };
 
+/* The keys of a transaction, and what the requests of WATCH add. */
+#define REMO__TX_WATCH_BYTES_MAX                                                                       \
+    (REMO_TX_BYTES_MAX + REMO_TX_ITEMS_MAX * (sizeof(struct remo__tx_item_request) + sizeof(uint64_t)) \
+     + REMO_TX_ITEMS_MAX * (sizeof(struct remo__tx_watch_request) + 8))
+
+/* WATCH: this header, then a request of items that are only checked. The status of the reply is CONFLICT if
+ * a key has changed, DONE if the watch was ended otherwise. UNWATCH: only this header. */
+struct remo__tx_watch_request {
+    uint64_t sequence;         /* ascending, for each node and number */
+    uint32_t number, reserved; /* below REMO__TX_WAITS_MAX: one watch at a time */
+};
+
 enum remo__tx_outcome {
     REMO__TX_PENDING, /* ask again */
     REMO__TX_COMMITTED,
@@ -142,12 +167,42 @@ struct remo__tx_record {
     char message[REMO_RPC_BYTES_MAX]; /* the PREPARE, unless NONE */
 };
 
+/* A transaction that waits, at the node that runs it. Its thread uses the entry, except has_changed. */
+struct remo__tx_wait {
+    _Atomic bool is_used;
+    _Atomic bool has_changed; /* an item of this node */
+    bool watches_own;         /* items of this node */
+    struct remo__tx_watch_request header;
+    uint32_t calls_count;
+    struct remo_rpc_op calls[REMO_TX_ITEMS_MAX]; /* to the other owners */
+    size_t requests_bytes;
+    char requests[REMO__TX_WATCH_BYTES_MAX];
+};
+
+/* A watch at an owner. Under the mutex of the entry of its node. */
+struct remo__tx_watch {
+    struct remo__key_watch watch;
+    struct remo_tx_space *space; /* set by the first WATCH */
+    uint32_t node;               /* which waits */
+    bool is_set;                 /* the node has not been notified */
+    enum remo__tx_answer answer; /* to the node */
+    uint64_t sequence;
+    struct remo_rpc_deferred deferred; /* the reply */
+    struct remo__tx_wait *own;         /* the wait, if it is one of this node; otherwise NULL */
+    struct remo_structure *structure;  /* of its first key */
+    uint32_t count;                    /* of its entries, while they are in the lists of groups */
+    struct remo__key_watch_entry entries[REMO_TX_ITEMS_MAX];
+};
+
 /* The transactions of one coordinator at this owner. */
 struct remo__tx_peer {
     pthread_mutex_t mutex;
     _Atomic bool is_cut_off; /* it has failed or left, or has closed the space: its messages have no effect */
     _Atomic bool was_connected;
     struct remo__tx_record *records; /* [REMO__TX_COMMITS_MAX] */
+    struct remo__tx_watch *watches;  /* [REMO__TX_WAITS_MAX] */
+    uint32_t watches_count;          /* of these, those that are set */
+    bool drops_watches;              /* the node was cut off: end its watches */
 };
 
 struct remo__tx_commit;
@@ -163,6 +218,10 @@ struct remo_tx_space {
     struct remo__tx_peer *peers;     /* [size] */
     struct remo__tx_record *records; /* of all peers; their pages take no memory before their first use */
     struct remo__tx_commit *commits; /* [REMO__TX_COMMITS_MAX], likewise */
+    struct remo__tx_watch *watches;  /* of all peers, likewise */
+    struct remo__tx_wait *waits;     /* [REMO__TX_WAITS_MAX], likewise */
+    _Atomic uint32_t watch_calls;    /* in flight */
+    _Atomic bool drops_watches;      /* so does a peer */
     struct remo__thread_observer observer;
 };
 
@@ -239,6 +298,32 @@ void remo__tx_unsettle(struct remo_tx_space *space, uint32_t coordinator);
 bool remo__tx_resolve_all(struct remo_tx_space *space);
 /* The space closes: end all questions. */
 void remo__tx_resolve_stop(struct remo_tx_space *space);
+
+/* ---- watch.c ---- */
+
+/* Watch the keys of the items of a request for a wait of this node: unless one differs already, set
+ * has_changed of the wait and wake the waiters of the node when one changes. Returns DONE, CONFLICT (one
+ * differs), or another answer. Negative: -ENOTCONN. */
+int remo__tx_watch_own(struct remo_tx_space *space, const struct remo__tx_watch_request *header,
+                       const char *request, size_t bytes, struct remo__tx_wait *wait);
+/* End such a watch, if it has not ended. */
+void remo__tx_unwatch_own(struct remo_tx_space *space, const struct remo__tx_watch_request *header);
+int remo__tx_handle_watch(void *ctx, const struct remo_rpc_request *request);
+int remo__tx_handle_unwatch(void *ctx, const struct remo_rpc_request *request);
+/* Report the watches of all structures of the space that are due. No mutex is held. */
+void remo__tx_report(struct remo_tx_space *space);
+/* A peer was cut off: end its watches after sweeps. The mutex of its entry is held. */
+void remo__tx_drop_watches(struct remo_tx_space *space, uint32_t node);
+/* End the watches of peers that were cut off, and report those that are due. No mutex is held. */
+void remo__tx_sweep_watches(struct remo_tx_space *space);
+/* The space closes, and gets no more watches: end all. */
+void remo__tx_stop_watches(struct remo_tx_space *space);
+
+/* ---- wait.c ---- */
+
+int remo__tx_open_waits(struct remo_tx_space *space);
+/* Wait until a key that the transaction has read may have changed. */
+int remo__tx_wait(struct remo_tx *tx, uint64_t deadline_ns);
 
 /* ---- items.c ---- */
 
