@@ -136,9 +136,8 @@ static int add_result(uint64_t step, int rc, uint64_t word, uint32_t shift, uint
     return rc == -ENOENT || rc == -EEXIST ? 0 : rc;
 }
 
-/* Execute a step, and add its outcome to *results. */
-static int run_step(struct tx_state *s, uint32_t rank, struct remo_tx *tx, uint64_t step, uint32_t shift,
-                    uint64_t *results) {
+int sim_tx_step(struct tx_state *s, uint32_t rank, struct remo_tx *tx, uint64_t step, uint32_t shift,
+                uint64_t *results) {
     uint64_t value[VALUE_WORDS];
     for (uint32_t i = 0; i < VALUE_WORDS; i++)
         value[i] = step & 255;
@@ -170,8 +169,7 @@ static int read_together(struct tx_state *s, uint32_t rank, struct remo_tx *tx, 
     return rc;
 }
 
-/* Return the fate of a transaction that has ended with a result. A node that is out may be wrong about it. */
-static enum remo_tx_fate settle(struct remo_tx *tx, uint32_t rank, int result) {
+enum remo_tx_fate sim_tx_settle(struct remo_tx *tx, uint32_t rank, int result) {
     enum remo_tx_fate fate = REMO_TX_PENDING;
     int rc = remo_tx_settle(tx, REMO_FOREVER, &fate);
     if (sim_out(rank))
@@ -198,12 +196,12 @@ static int attempt(struct tx_state *s, uint32_t rank, uint32_t thread, const uin
     if (s->reads_together)
         rc = read_together(s, rank, tx, steps, &done, &results);
     for (uint32_t i = done; i < STEPS_MAX && steps[i] != 0 && rc == 0; i++)
-        rc = run_step(s, rank, tx, steps[i], 16 * i, &results);
+        rc = sim_tx_step(s, rank, tx, steps[i], 16 * i, &results);
     bool is_run = rc == 0;
     if (is_run)
         rc = remo_tx_commit(tx);
     remo_tx_abort(tx);
-    enum remo_tx_fate fate = settle(tx, rank, rc);
+    enum remo_tx_fate fate = sim_tx_settle(tx, rank, rc);
     bool is_full = rc == -ENOSPC && is_run && s->queues[rank] && !sim_out(rank);
     if (is_full && s->is_full_exact)
         sim_end(index, rc, 0);
@@ -231,7 +229,7 @@ static void transact(void *state, uint32_t rank, uint32_t thread, const uint64_t
 void sim_tx_call(void *state, uint32_t rank, uint64_t step, uint32_t depends_on) {
     uint64_t results = 0;
     uint32_t index = sim_begin(TX_RUN, 0, step, 0);
-    int rc = run_step(state, rank, NULL, step, 0, &results);
+    int rc = sim_tx_step(state, rank, NULL, step, 0, &results);
     if (rc == 0 && !sim_out(rank)) {
         sim_end(index, 0, results);
         return;

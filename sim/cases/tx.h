@@ -29,5 +29,11 @@ void sim_tx_open(void *state, struct remo_node *node, uint32_t rank, uint32_t wi
 void sim_tx_close(void *state, uint32_t rank);
 /* Run a transaction, up to three times if it is in conflict. Returns the result of the last attempt. */
 int sim_tx_transact(void *state, uint32_t rank, uint32_t thread, const uint64_t *steps);
+/* Execute a step of a transaction, or of the structure if `tx` is NULL. Adds its outcome to *results, shifted
+ * by `shift`. Returns the codes that are no outcome. */
+int sim_tx_step(struct tx_state *s, uint32_t rank, struct remo_tx *tx, uint64_t step, uint32_t shift,
+                uint64_t *results);
+/* Return the fate of a transaction that has ended with a result. A node that is out may be wrong about it. */
+enum remo_tx_fate sim_tx_settle(struct remo_tx *tx, uint32_t rank, int result);
 /* Execute one step as a call of the structure. A failure is excused if `depends_on` is out. */
 void sim_tx_call(void *state, uint32_t rank, uint64_t step, uint32_t depends_on);
