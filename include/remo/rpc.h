@@ -25,8 +25,9 @@
  *          makes no system call, takes no lock that another thread holds for long, and allocates no
  *          memory.
  * Serving: SHORT handlers of all services run in threads that wait in remo_rpc_call, remo_rpc_wait,
- *          remo_rpc_serve or remo_rpc_post, or that call remo_rpc_test. Such a thread polls for a short time,
- *          then sleeps. If none is awake, the service thread of the node runs the handlers, after a wake-up.
+ *          remo_rpc_serve or another function of rpc.h that waits, or that call remo_rpc_test. Such a thread
+ *          polls for a short time, then sleeps. If none is awake, the service thread of the node runs the
+ *          handlers, after a wake-up.
  *          If other threads of the node have just run handlers, a request waits up to 1 ms for this.
  *          If calls are frequent and latency matters, let a thread call remo_rpc_serve: for long, or with
  *          a timeout of 0 beside each piece of other work, as the calls of tree.h, structure.h and tx.h do.
@@ -64,8 +65,8 @@
  *          for SHORT handlers apply. Calls that they start have depth 1, and inherit no deadline.
  * Order:   a handler sees what the calling thread wrote to that node before the call. Requests and posts of
  *          one thread to one node start in the order of their calls, except LONG requests, and those that a
- *          handler or a `done` function sends while messages or calls to that node are queued. The
- *          caller sees what the handler's thread wrote to the caller's node before the reply.
+ *          handler, a `done` function or remo_rpc_post_queued sends while messages or calls to that node are
+ *          queued. The caller sees what the handler's thread wrote to the caller's node before the reply.
  * Once:    a request is sent at most once, and its handler runs at most once. Requests of a node that
  *          was cut off (channel.h) are not executed, even if it still writes them.
  * Time:    the deadline of a call travels with its request, if it is less than 18 minutes away. On shm a
@@ -114,7 +115,7 @@ REMO_BEGIN
  * caller, in any number. */
 #define REMO_RPC_CALLS_MAX 512u
 #define REMO_RPC_DEPTH_MAX 4u
-/* Posts and forwards of handlers that are queued for one node. */
+/* Posts and forwards that are queued for one node. */
 #define REMO_RPC_QUEUED_MAX 1024u
 #define REMO_RPC_LONG_MAX 16u /* LONG handlers of one depth that run on one node */
 
@@ -204,9 +205,9 @@ struct remo_rpc_op {
     size_t reply_cap;
     uint64_t timeout_ns; /* from the start; REMO_FOREVER: no limit; 0: send it, and time out almost at once */
     /* Set it if the thread waits for the call next. The thread may first start other calls with `waits`, if
-     * it then waits for all of them by one remo_rpc_wait_all. On shm the call wakes its server as late as
-     * remo_rpc_call does (see remo_rpc_serve). So its request may not be executed until the thread waits for
-     * this call, tests it or cancels it. No effect with `done`. */
+     * it then waits for all of them by one remo_rpc_wait_all, or for one of them by remo_rpc_wait_any. On shm
+     * the call wakes its server as late as remo_rpc_call does (see remo_rpc_serve). So its request may not be
+     * executed until the thread waits for this call, tests it or cancels it. No effect with `done`. */
     bool waits;
     /* Called when the call has ended, once, by a thread that serves (see Done); NULL: not called. The
      * function may start the call again, or free it. */
@@ -283,6 +284,18 @@ REMO_API int remo_rpc_wait_for(struct remo_rpc_op *call, uint64_t timeout_ns);
  * Errors: -EDEADLK and -EAGAIN as in remo_rpc_wait, and
  *   -EINVAL  a call is NULL, has `done`, was never started, or belongs to another service */
 REMO_API int remo_rpc_wait_all(struct remo_rpc_op *const *calls, uint32_t count);
+/* Wait until at least one of several calls of one service without `done` has ended, for `timeout_ns` at most,
+ * even beyond the timeouts of the calls. Return the index of the first call in the list that has ended. Its
+ * status is in the struct, and others may have ended too. The function ends no call because of a timeout: the
+ * calls that have not ended stay in flight, so their late replies can still be received. Use it if the first
+ * reply suffices, then cancel the other calls; or to process the replies in the order of their arrival, then
+ * remove the call from the list. It may be repeated with the same calls, and returns at once while one of
+ * them has ended. Blocks as remo_rpc_wait_for. Takes time in proportion to `count` at each check.
+ * Errors: -EDEADLK and -EAGAIN as in remo_rpc_wait, and
+ *   -EINVAL       `count` is 0 or larger than INT_MAX; or a call is NULL, has `done`, was never started, or
+ *                 belongs to another service
+ *   -EINPROGRESS  no call has ended */
+REMO_API int remo_rpc_wait_any(struct remo_rpc_op *const *calls, uint32_t count, uint64_t timeout_ns);
 /* Serve requests of this node, and return the status of a call without `done`. Does not wait. In a SHORT
  * handler or a `done` function it serves nothing.
  * Errors: those of remo_rpc_call, and
@@ -305,6 +318,18 @@ REMO_API void remo_rpc_cancel(struct remo_rpc_op *call);
  *   -ENOMEM     the same: no memory to queue the post */
 REMO_API int remo_rpc_post(struct remo_rpc *rpc, uint32_t node, uint32_t number, const void *data,
                            size_t bytes);
+/* The same, but never wait for room, in any thread: if the ring of the node is full, or messages or calls to
+ * the node are queued, the post queues. It goes before all calls that are queued, also earlier ones of this
+ * thread (see Order). So it reaches the node even if these calls are queued until the node has executed it:
+ * for example, if it makes the node reply to calls that were cancelled (see Failure). Threads that serve, and
+ * the service thread, send a queued post. It is dropped if the node fails or leaves. Waits only for the fence
+ * (see Cost).
+ * Errors: those of remo_rpc_start except -EBUSY, and
+ *   -ENOBUFS  REMO_RPC_QUEUED_MAX posts and forwards are queued for the node already; send fewer, or use
+ *             remo_rpc_post
+ *   -ENOMEM   no memory to queue the post */
+REMO_API int remo_rpc_post_queued(struct remo_rpc *rpc, uint32_t node, uint32_t number, const void *data,
+                                  size_t bytes);
 /* Serve the requests of all services of this node in this thread, for `timeout_ns`; 0: those that have
  * arrived. With REMO_FOREVER it never returns. Returns 0.
  * With 0, on shm, the call is cheap if nothing has arrived: one load for each of up to 8 nodes. A thread that

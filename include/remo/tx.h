@@ -29,10 +29,15 @@
  *            validation of all keys that were only read; then, unless k is 0, 1 call, and k - 1 more for
  *            which the commit does not wait. A change of an item of this node needs no operation.
  *          So a transaction without changes that finds n keys normally takes n + (n - 1) reads.
- *          A wait: 1 call to each owner of keys that the transaction has read. The owner replies when a key
- *          changes, or at once if one has changed already. Then 1 post to each other owner, which replies.
- *          Keys of this node: none. While no transaction waits for a key of its group (structure.h), a change
- *          of the key loads one word more at its owner.
+ *          A wait: 1 call to each owner of keys that the transaction has read, also to this node. The owner
+ *          replies when a key changes, or at once if one has changed already. Then 1 post to each other
+ *          owner, which replies.
+ *          A change of a key sends 1 reply to each transaction that waits for it: up to 16 before the change
+ *          returns, and so before the reply to a commit; the service thread of the owner sends the others,
+ *          up to 64 per millisecond. On fabrics that do not order writes, a reply may wait for a fence: for
+ *          op_timeout_ns at most, if the waiting node pauses. While no transaction waits for a key of its
+ *          group (structure.h), a change of the key loads a few words more at its owner. Otherwise it
+ *          compares one word for each key of the group and each transaction that waits for it.
  * Order:   strictly serializable: committed transactions, and the lookups and changes of structure.h, take
  *          effect one at a time, each between its start and its end.
  *          Before the commit, each value that a transaction has read was current at some moment, but
@@ -78,7 +83,10 @@
  *          -EDEADLK only if a call is needed. LONG handlers may use them. A change of a key by a function of
  *          structure.h, or by another transaction object, is in conflict with a transaction of the same
  *          thread that has read it. On shm lookups and commits first serve requests, as the lookups of
- *          structure.h do (see its Threads).
+ *          structure.h do (see its Threads). A wait for a change also serves (rpc.h, Serving): its thread
+ *          must not hold a mutex that a handler acquires.
+ *          At most 16 LONG handlers of a depth run at a node (rpc.h). If all of them wait for changes, no
+ *          other LONG request of this depth starts, also none that would make the change.
  * Memory:  a transaction object takes about 28 KiB. A space is one service of rpc.h. It reserves 350 KiB of
  *          address space per node of the job and 5 MiB once; most of it takes no memory before its first use.
  *          A call takes up to 32 KiB of the stack.
@@ -247,32 +255,34 @@ REMO_API int remo_tx_settle(struct remo_tx *tx, uint64_t timeout_ns, enum remo_t
 REMO_API void remo_tx_abort(struct remo_tx *tx);
 
 /* Wait until a key that the transaction has read may have changed, and end the transaction without its
- * changes. Then begin it again: its reads return the new values. Blocks for `timeout_ns` at most.
+ * changes. Then begin it again: its reads return the new values. Blocks for `timeout_ns` at most; in a LONG
+ * handler also until the deadline of its request at most. On fabrics that do not order writes, the start and
+ * the end may also wait for fences (rpc.h, Cost).
  * Returns 0 if a result that the transaction has read is not current any more, even if it changed before the
  * call. For a key that was present, each update, put or delete counts, even if the value is the same again.
  * An absent key counts as changed while it is present. A change that a commit has prepared, but not applied
  * yet, does not count. A key counts as read after any lookup by this transaction, also by remo_tx_insert,
- * update and delete. So all keys on which the decision to wait depends end the wait, and nothing else does,
- * except:
- *   - the key has moved in a table that has grown since it was read: the wait ends at once;
- *   - an owner has not opened the space; or already 64 transactions of this node wait in the space, or have
- *     64 calls in flight (half as many, if the caller is a LONG handler): the function pauses for up to 1 ms
- *     at random, then returns 0, so the program polls. The calls in flight of all spaces take slots for
- *     replies: see rpc.h, Failure.
+ * update and delete. So all keys on which the decision to wait depends end the wait. It may also end without
+ * a change of these keys:
+ *   - the bucket of the key in a table has been divided since the key was read: the wait ends at once;
+ *   - no watch can be set: the function pauses for up to 1 ms at random, then returns 0, so the program
+ *     polls. The reasons: an owner has not opened the space, or cannot send replies to this node now; already
+ *     64 transactions of this node wait in the space; or the waits of all spaces of this node would have more
+ *     than 128 calls to owners in flight (32 in LONG handlers).
+ * A wait whose owner pauses takes a slot for a reply, also after its end: see rpc.h, Failure.
  * A transaction that only reads waits, and so does one with changes; its changes are lost.
  * One change wakes all transactions that wait for the key. All but one will probably be in conflict, and wait
  * again. In a task, parks the task.
  * Errors:
- *   -ETIMEDOUT  no key has changed within `timeout_ns`. With 0, always: no owner is called. Or a key has
- *               changed, and another owner does not accept the end of its watch within op_timeout_ns
+ *   -ETIMEDOUT  no key has changed in time. With 0, always: no owner is called
  *   -EHOSTDOWN  an owner of a key has failed or left
  *   -ENOTCONN   an owner has closed the space
  *   -EDEADLK    the caller is a SHORT handler or a `done` function
  *   -EINVAL     `tx` is NULL, or the transaction has read no key
- *   -EMSGSIZE   the keys of one owner need more than REMO_RPC_BYTES_MAX: 24 bytes and the key each, and 24
+ *   -EMSGSIZE   the keys of one owner need more than REMO_RPC_BYTES_MAX: 24 bytes and the key each, and 16
  *               bytes once
  *   -ESTALE     the transaction has not begun, or it has ended
- *   others      those of remo_rpc_start and remo_rpc_post */
+ *   others      those of remo_rpc_start */
 REMO_API int remo_tx_wait(struct remo_tx *tx, uint64_t timeout_ns);
 
 /* Run `body(ctx, tx)` as a transaction: begin, `body`, and commit if it returned 0. If the

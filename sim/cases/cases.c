@@ -43,6 +43,7 @@
     X(rpc_calls) X(rpc_threads) X(rpc_forward) X(rpc_posts) X(rpc_window) X(rpc_circle) X(rpc_order)         \
     X(rpc_pieces) X(rpc_cancel) X(rpc_long) X(rpc_long_close) X(rpc_long_expired) X(rpc_long_abandon)        \
     X(rpc_forged) X(rpc_named) X(rpc_retired) X(rpc_late) X(rpc_near) X(rpc_near_started)                    \
+    X(rpc_overtake) X(rpc_any)                                                                               \
     X(table_changes) X(table_updates) X(table_reuse) X(table_relinked) X(table_threads)                      \
     X(table_slots) X(table_buckets) X(table_growth) X(table_divided) X(table_refilled) X(table_crowd)        \
     X(structure_changes) X(structure_reuse) X(structure_relinked) X(structure_threads) X(structure_tx)       \
@@ -52,7 +53,7 @@
     X(tx_apart) X(tx_two_apart) X(tx_both_apart) X(tx_together)                                              \
     X(tx_queue) X(tx_queue_threads) X(tx_queue_key) X(tx_queue_owners)                                       \
     X(tx_wait_turns) X(tx_wait_owners) X(tx_wait_queue) X(tx_wait_growth) X(tx_wait_threads)                 \
-    X(tx_wait_again)                                                                                         \
+    X(tx_wait_again) X(tx_wait_closes)                                                                       \
     X(table_kept) X(table_late) X(table_moved) X(table_full) X(tx_growth)                                    \
     X(versioned_changes) X(versioned_pairs) X(versioned_instants) X(versioned_reuse) X(versioned_writers)    \
     X(versioned_early) X(versioned_outrun) X(versioned_overtaken) X(versioned_rewrites)                      \

@@ -135,11 +135,11 @@ static bool wait_and_run(void *state, uint32_t rank, uint32_t thread, const uint
 
 /* ---- afterwards ---- */
 
-/* For sim_until: no transaction waits any more, and so no watch is set. */
+/* For sim_until: no transaction waits any more, so no watch is set, and no reply is owed. */
 static bool has_no_watch(void *ctx) {
     const struct remo_tx_space *space = ctx;
     for (uint32_t node = 0; node < space->node->size; node++)
-        if (space->peers[node].watches_count > 0)
+        if (space->peers[node].watches_count > 0 || space->peers[node].replies_count > 0)
             return false;
     return true;
 }
@@ -264,3 +264,46 @@ static void again_body(void *state, uint32_t rank, uint32_t thread) {
 
 const struct sim_case sim_case_tx_wait_again = WAIT_CASE(
     "wait_again", "a key changes again after a node has waited", 3, 1, open_keys, again_body, oracle_tx);
+
+/* ---- a space that closes ---- */
+
+/* Node 1 waits for a key of node 0, until a deadline, and closes the space. The end of the wait may still be on
+ * its way, or has not been sent. Node 0 replies all the same: otherwise the slot of the reply stays in use. */
+static void closes_body(void *state, uint32_t rank, uint32_t thread) {
+    struct tx_state *s = state;
+    struct remo_tx *tx = s->txs[rank][thread];
+    uint64_t results = 0;
+    if (rank == 0)
+        return;
+    int rc = remo_tx_begin(tx);
+    sim_require(rc == 0, "begin: %d (%s)", rc, remo_last_error());
+    rc = sim_tx_step(s, rank, tx, STEP(TX_READ, 0, 0), 0, &results);
+    if (rc == 0)
+        rc = remo_tx_wait(tx, 1000);
+    sim_require(rc == 0 || rc == -ETIMEDOUT || sim_out(rank) || sim_excused(rank, SIM_ANY, rc),
+                "wait: %d (%s)", rc, remo_last_error());
+    remo_tx_close(tx);
+    remo_tx_space_close(s->spaces[rank]);
+    s->txs[rank][thread] = NULL;
+    s->spaces[rank] = NULL;
+}
+
+static void closes_after(void *state, uint32_t rank) {
+    struct tx_state *s = state;
+    if (rank == 0)
+        sim_until(has_no_watch, s->spaces[rank], "wait until no watch is set");
+    sim_tx_call(state, rank, STEP(TX_PUT, 0, 8), SIM_ANY);
+}
+
+const struct sim_case sim_case_tx_wait_closes = {.object = "tx",
+                                                 .name = "wait_closes",
+                                                 .about = "a node closes the space after it has waited",
+                                                 .nodes = 2,
+                                                 .threads = 1,
+                                                 .state_bytes = sizeof(struct tx_state),
+                                                 .open = open_keys,
+                                                 .close = sim_tx_close,
+                                                 .body = closes_body,
+                                                 .after = closes_after,
+                                                 .oracle = &oracle_tx,
+                                                 .relies_on_end = true};

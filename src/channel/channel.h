@@ -187,7 +187,8 @@ int remo__channel_write_immediate_flags(const struct remo_channel *channel, stru
 
 /* ---- objects that belong to a node instead of a user (shared.c) ---- */
 
-/* The base of such an object. Its channel is a child of the root; a wait for all channels skips it. */
+/* The base of such an object. Its channel is a child of the root, and a wait for all channels skips it. NULL:
+ * the object has none. */
 struct remo__shared {
     const void *key; /* identifies the kind of object */
     struct remo_channel *channel;

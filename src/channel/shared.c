@@ -23,12 +23,13 @@ int remo__shared_get(struct remo_node *node, const void *key,
         rc = open(node, &shared);
     if (is_new && rc == 0) {
         shared->key = key;
-        shared->channel->is_shared = true;
+        if (shared->channel)
+            shared->channel->is_shared = true;
         shared->next = registry->shared;
         registry->shared = shared;
     }
     pthread_mutex_unlock(&registry->shared_lock);
-    if (is_new && rc == 0)
+    if (is_new && rc == 0 && shared->channel)
         rc = remo_channel_join(shared->channel);
     if (rc == 0)
         *ret_shared = shared;

@@ -1,5 +1,7 @@
 /* call.c - the side of the caller: starts calls and posts, waits for calls, and cancels them.
  * Invariant: a thread that runs a handler or a `done` function never waits here. */
+#include <limits.h>
+
 #include "objects/rpc/rpc.h"
 
 /* Set *ret_depth to the depth of a call in the handler of `turn`; NULL: outside handlers. */
@@ -197,15 +199,20 @@ static void abandon_expired(const struct calls_wait *wait) {
             remo__rpc_abandon_call(wait->transport, wait->calls[i], -ETIMEDOUT);
 }
 
-int remo_rpc_wait_all(struct remo_rpc_op *const *calls, uint32_t count) {
+static int check_calls(struct remo_rpc_op *const *calls, uint32_t count) {
     for (uint32_t i = 0; i < count; i++)
         if (!calls || check_started(calls[i]) != 0 || calls[i]->done
             || calls[i]->own.rpc != calls[0]->own.rpc)
             return remo__fail(-EINVAL,
                               "cannot wait for calls: one is NULL, has `done`, was never started, or "
                               "belongs to another service");
-    if (count == 0)
-        return 0;
+    return 0;
+}
+
+int remo_rpc_wait_all(struct remo_rpc_op *const *calls, uint32_t count) {
+    int rc = check_calls(calls, count);
+    if (rc != 0 || count == 0)
+        return rc;
     struct remo__thread *thread = remo__thread(calls[0]->own.rpc->node);
     struct calls_wait wait = {calls[0]->own.rpc->transport, calls, count};
     if (!thread)
@@ -216,6 +223,38 @@ int remo_rpc_wait_all(struct remo_rpc_op *const *calls, uint32_t count) {
            != 0)
         abandon_expired(&wait);
     return 0;
+}
+
+/* Check all of them, as are_over. */
+static int is_any_over(void *ctx) {
+    const struct calls_wait *wait = ctx;
+    int any = 0;
+    for (uint32_t i = 0; i < wait->count; i++)
+        if (!remo__rpc_is_in_flight(wait->calls[i]) || remo__rpc_check_call(wait->transport, wait->calls[i]))
+            any = 1;
+    return any;
+}
+
+int remo_rpc_wait_any(struct remo_rpc_op *const *calls, uint32_t count, uint64_t timeout_ns) {
+    int rc = check_calls(calls, count);
+    if (rc == 0 && (count == 0 || count > INT_MAX))
+        rc = remo__fail(-EINVAL, "cannot wait for one of %u calls: give 1 to %d", count, INT_MAX);
+    if (rc != 0)
+        return rc;
+    struct remo__thread *thread = remo__thread(calls[0]->own.rpc->node);
+    struct calls_wait wait = {calls[0]->own.rpc->transport, calls, count};
+    if (!thread)
+        return remo__last_code();
+    if (thread->handling && !is_any_over(&wait))
+        return fail_wait();
+    if (remo__rpc_wait_calls(wait.transport, thread, is_any_over, &wait, calls, count,
+                             remo__deadline(timeout_ns))
+        != 0)
+        return remo__fail_static(-EINPROGRESS, "no call has ended");
+    uint32_t first = 0;
+    while (first < count - 1 && remo__rpc_is_in_flight(calls[first]))
+        first++;
+    return (int)first;
 }
 
 int remo_rpc_test(struct remo_rpc_op *call) {
@@ -334,40 +373,51 @@ struct post {
     uint32_t node;
     struct remo__rpc_words words;
     const void *data;
+    bool queues; /* instead of a wait for room */
 };
 
 static int try_post(void *ctx) {
     const struct post *post = ctx;
-    return remo__rpc_send_message(post->thread, post->rpc, post->node, post->words, post->data,
-                                  post->thread->handling != NULL);
+    return remo__rpc_send_message(post->thread, post->rpc, post->node, post->words, post->data, post->queues);
+}
+
+/* Send a post, or queue it if it `queues`. Returns 1, 0 (no room), or an error. */
+static int start_post(struct post *post, uint32_t number, size_t bytes) {
+    struct remo_rpc *rpc = post->rpc;
+    uint32_t depth;
+    post->thread = remo__thread(rpc->node);
+    if (!post->thread)
+        return remo__last_code();
+    int rc = remo__rpc_check_target(rpc, post->node, number, post->data, bytes);
+    if (rc == 0)
+        rc = find_depth(remo__rpc_turn_of(rpc->transport, post->thread), &depth);
+    if (rc != 0)
+        return rc;
+    post->queues |= post->thread->handling != NULL;
+    post->words =
+        (struct remo__rpc_words){.head = remo__rpc_head_make(bytes, number, depth, 0, REMO__RPC_POST),
+                                 .call = remo__rpc_call_make(rpc->transport->rank, 0, 0),
+                                 .rest = remo__rpc_rest(rpc, post->node, REMO_FOREVER)};
+    return try_post(post);
 }
 
 int remo_rpc_post(struct remo_rpc *rpc, uint32_t node, uint32_t number, const void *data, size_t bytes) {
     REMO__REQUIRE(rpc);
-    uint32_t depth;
-    struct remo__thread *thread = remo__thread(rpc->node);
-    if (!thread)
-        return remo__last_code();
-    int rc = remo__rpc_check_target(rpc, node, number, data, bytes);
+    struct post post = {.rpc = rpc, .node = node, .data = data};
+    int rc = start_post(&post, number, bytes);
     if (rc == 0)
-        rc = find_depth(remo__rpc_turn_of(rpc->transport, thread), &depth);
-    if (rc != 0)
-        return rc;
-    struct post post = {
-        .rpc = rpc,
-        .thread = thread,
-        .node = node,
-        .words = {.head = remo__rpc_head_make(bytes, number, depth, 0, REMO__RPC_POST),
-                  .call = remo__rpc_call_make(rpc->transport->rank, 0, 0),
-                  .rest = remo__rpc_rest(rpc, node, REMO_FOREVER)},
-        .data = data,
-    };
-    rc = try_post(&post);
-    if (rc == 0)
-        rc =
-            remo__rpc_wait(rpc->transport, thread, try_post, &post, remo__deadline(rpc->node->op_timeout_ns));
+        rc = remo__rpc_wait(rpc->transport, post.thread, try_post, &post,
+                            remo__deadline(rpc->node->op_timeout_ns));
     if (rc == -ETIMEDOUT)
         return remo__fail(rc, "this node's ring at node %u is full; nothing was sent", node);
+    return rc > 0 ? 0 : rc;
+}
+
+int remo_rpc_post_queued(struct remo_rpc *rpc, uint32_t node, uint32_t number, const void *data,
+                         size_t bytes) {
+    REMO__REQUIRE(rpc);
+    struct post post = {.rpc = rpc, .node = node, .data = data, .queues = true};
+    int rc = start_post(&post, number, bytes);
     return rc > 0 ? 0 : rc;
 }
 

@@ -20,8 +20,8 @@
 #include "objects/rpc/record.h"
 
 #ifdef REMO_SIM_SMALL
-#define REMO__RPC_SLOTS 5u
-#define REMO__RPC_SLOTS_TOTAL 10u
+#define REMO__RPC_SLOTS 6u
+#define REMO__RPC_SLOTS_TOTAL 12u
 #define REMO__RPC_SLOTS_OF_DEPTH 1u
 #define REMO__RPC_RETIRED_MAX 2u
 #define REMO__RPC_DIRECT_NODES 2u

@@ -460,7 +460,7 @@ static int queue_message(struct remo__rpc_transport *transport, struct remo__rpc
                          const struct remo__rpc_queued *model, const void *data) {
     if (!model->is_write && peer->requests_queued >= REMO_RPC_QUEUED_MAX)
         return remo__fail(-ENOBUFS,
-                          "cannot queue a message: %u messages of handlers are queued for the node already; "
+                          "cannot queue a message: %u messages are queued for the node already; "
                           "send fewer messages",
                           REMO_RPC_QUEUED_MAX);
     struct remo__rpc_queued *message = malloc(sizeof *message + model->bytes);

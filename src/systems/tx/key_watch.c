@@ -3,6 +3,8 @@
  * of a structure, until a thread that holds no mutex reports it. */
 #include "systems/tx/key_watch.h"
 
+#define REPORTS_PER_CHANGE 16u /* a thread that changes a key sends no more replies */
+
 /* ---- entries ---- */
 
 void remo__key_watch_add(struct remo__key_watch_entry *entry) {
@@ -24,40 +26,76 @@ void remo__key_watch_remove(struct remo__key_watch_entry *entry) {
 
 /* ---- watches that are due ---- */
 
-void remo__key_watch_make_due(struct remo_structure *structure, struct remo__key_watch *watch) {
+/* A watch may have keys of several structures: it is in the list of the first one that changes. */
+static void make_due(struct remo__structure_due *due, struct remo__key_watch *watch) {
+    atomic_store(&watch->has_changed, true);
     if (atomic_exchange(&watch->is_due, true))
         return;
-    watch->next_due = atomic_load(&structure->due);
-    while (!atomic_compare_exchange_weak(&structure->due, &watch->next_due, watch)) {
-    }
+    pthread_mutex_lock(&due->mutex);
+    watch->next_due = NULL;
+    watch->previous_due = due->last;
+    if (due->last)
+        due->last->next_due = watch;
+    else
+        atomic_store(&due->first, watch);
+    due->last = watch;
+    pthread_mutex_unlock(&due->mutex);
+}
+
+/* The mutex of `due` is held. Afterwards the watch can become due again. */
+static void remove_due(struct remo__structure_due *due, struct remo__key_watch *watch) {
+    if (watch->previous_due)
+        watch->previous_due->next_due = watch->next_due;
+    else
+        atomic_store(&due->first, watch->next_due);
+    if (watch->next_due)
+        watch->next_due->previous_due = watch->previous_due;
+    else
+        due->last = watch->previous_due;
+    atomic_store(&watch->is_due, false);
 }
 
 void remo__key_watch_change(struct remo_structure *structure, const struct remo__structure_group *group,
                             uint64_t hash) {
     for (struct remo__key_watch_entry *entry = group->watches; entry; entry = entry->next)
         if (entry->hash == hash)
-            remo__key_watch_make_due(structure, entry->watch);
+            make_due(&structure->due, entry->watch);
 }
 
-/* A watch that becomes due again during its report is reported again. */
-void remo__key_watch_report_due(struct remo_structure *structure) {
-    atomic_fetch_add(&structure->reporters, 1); /* before the watches are taken: see remo__key_watch_drain */
-    struct remo__key_watch *watch = atomic_exchange(&structure->due, NULL);
-    while (watch) {
-        struct remo__key_watch *next = watch->next_due;
-        atomic_store(&watch->is_due, false);
-        watch->report(watch);
-        watch = next;
+static struct remo__key_watch *take_due(struct remo__structure_due *due) {
+    pthread_mutex_lock(&due->mutex);
+    struct remo__key_watch *watch = atomic_load(&due->first);
+    if (watch) {
+        atomic_fetch_add(watch->reporters, 1);
+        remove_due(due, watch);
     }
-    atomic_fetch_sub(&structure->reporters, 1);
+    pthread_mutex_unlock(&due->mutex);
+    return watch;
 }
 
-static int has_no_reporter(void *ctx) {
-    struct remo_structure *structure = ctx;
-    return atomic_load(&structure->reporters) == 0;
+/* The memory of the watch, and of the counter, may be freed when the counter is 0. */
+bool remo__key_watch_report_due(struct remo_structure *structure, uint32_t limit) {
+    struct remo__key_watch *watch;
+    for (uint32_t i = 0; i < limit && (watch = take_due(&structure->due)) != NULL; i++) {
+        _Atomic uint32_t *reporters = watch->reporters;
+        watch->report(watch);
+        atomic_fetch_sub(reporters, 1);
+    }
+    return atomic_load(&structure->due.first) != NULL;
 }
 
-void remo__key_watch_drain(struct remo_structure *structure) {
-    remo__key_watch_report_due(structure);
-    (void)remo__wait_polling(structure->node, has_no_reporter, structure, REMO_FOREVER);
+void remo__key_watch_report_some(struct remo_structure *structure) {
+    if (remo__key_watch_report_due(structure, REPORTS_PER_CHANGE))
+        remo__request_sweeps(structure->node);
+}
+
+void remo__key_watch_discard(struct remo_structure *structure, const _Atomic uint32_t *reporters) {
+    pthread_mutex_lock(&structure->due.mutex);
+    struct remo__key_watch *next, *watch = atomic_load(&structure->due.first);
+    for (; watch; watch = next) {
+        next = watch->next_due;
+        if (watch->reporters == reporters)
+            remove_due(&structure->due, watch);
+    }
+    pthread_mutex_unlock(&structure->due.mutex);
 }

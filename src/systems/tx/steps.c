@@ -238,7 +238,8 @@ void remo__tx_steps_finish(struct remo__tx_steps *steps, bool applies) {
 
 void remo__tx_steps_report(const struct remo__tx_steps *steps) {
     for (uint32_t i = 0; i < steps->count && steps->is_watched; i++)
-        remo__key_watch_report(steps->step[i].structure);
+        if (i == 0 || steps->step[i].structure != steps->step[i - 1].structure)
+            remo__key_watch_report(steps->step[i].structure);
 }
 
 void remo__tx_steps_grow(const struct remo__tx_steps *steps) {

@@ -97,6 +97,7 @@ int remo_structure_open(struct remo_channel *parent, const char *name, const str
     if (!structure)
         return remo__fail(-ENOMEM, "no memory for a structure");
     memset(structure, 0, sizeof *structure);
+    pthread_mutex_init(&structure->due.mutex, NULL);
     structure->type = type;
     structure->ctx = options->ctx;
     structure->key_bytes_max = options->key_bytes_max;
@@ -122,6 +123,7 @@ void remo_structure_close(struct remo_structure *structure) {
     remo_region_close(structure->share);
     for (uint32_t i = 0; i < structure->groups_count; i++)
         pthread_mutex_destroy(&structure->groups[i].mutex);
+    pthread_mutex_destroy(&structure->due.mutex);
     free(structure);
 }
 

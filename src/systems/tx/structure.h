@@ -87,6 +87,13 @@ struct remo__structure_group {
     struct remo__key_watch_entry *watches; /* of its keys, under the mutex; NULL: none */
 } REMO__CACHE_ALIGNED;
 
+/* Watches to report, oldest first. Apart from what each lookup loads. */
+struct remo__structure_due {
+    pthread_mutex_t mutex;
+    _Atomic(struct remo__key_watch *) first; /* changes under the mutex */
+    struct remo__key_watch *last;
+} REMO__CACHE_ALIGNED;
+
 /* Why an owner divides its share further. */
 enum remo__growth_reason {
     REMO__GROWTH_LOAD,   /* the type decides by the number of items */
@@ -114,9 +121,8 @@ struct remo_structure {
     uint32_t rank;
     uint32_t key_bytes_max, value_bytes_max;
     uint64_t item_bytes;
-    uint32_t groups_count;                 /* initialised */
-    _Atomic uint32_t reporters;            /* threads that report watches */
-    _Atomic(struct remo__key_watch *) due; /* watches to report */
+    uint32_t groups_count; /* initialised */
+    struct remo__structure_due due;
     struct remo__structure_group groups[REMO__STRUCTURE_GROUPS];
 };
 

@@ -53,15 +53,16 @@ static void on_cut_off(void *ctx, uint32_t node) {
     remo__tx_unsettle(space, node);
     remo__tx_drop_watches(space, node);
     pthread_mutex_unlock(&space->peers[node].mutex);
-    if (atomic_load(&space->unsettled) > 0 || atomic_load(&space->drops_watches))
+    if (atomic_load(&space->unsettled) > 0 || atomic_load(&space->must_sweep_watches))
         remo__request_sweeps(space->node);
 }
 
 static bool on_swept(struct remo__thread_observer *observer) {
     struct remo_tx_space *space = remo__container_of(observer, struct remo_tx_space, observer);
     bool is_left = remo__tx_continue_all(space);
-    remo__tx_sweep_watches(space);
-    return remo__tx_resolve_all(space) || is_left;
+    is_left |= remo__tx_resolve_all(space);
+    is_left |= remo__tx_sweep_watches(space);
+    return remo__tx_sweep_waits(space) || is_left;
 }
 
 /* The type of the channel names the structures: nodes whose types differ do not connect. */
@@ -96,12 +97,14 @@ static int open_peers(struct remo_tx_space *space) {
     space->peers = calloc(size, sizeof *space->peers);
     space->records = calloc((size_t)size * REMO__TX_COMMITS_MAX, sizeof *space->records);
     space->watches = calloc((size_t)size * REMO__TX_WAITS_MAX, sizeof *space->watches);
-    if (!space->peers || !space->records || !space->watches)
+    space->unsent = calloc((size_t)size * REMO__TX_REPLIES_MAX, sizeof *space->unsent);
+    if (!space->peers || !space->records || !space->watches || !space->unsent)
         return remo__fail(-ENOMEM, "no memory for a transaction space");
     for (uint32_t node = 0; node < size; node++) {
         pthread_mutex_init(&space->peers[node].mutex, NULL);
         space->peers[node].records = &space->records[(size_t)node * REMO__TX_COMMITS_MAX];
         space->peers[node].watches = &space->watches[(size_t)node * REMO__TX_WAITS_MAX];
+        space->peers[node].unsent = &space->unsent[(size_t)node * REMO__TX_REPLIES_MAX];
     }
     space->observer.swept = on_swept;
     remo__thread_observe(space->node, &space->observer);
@@ -150,13 +153,14 @@ static void settle(struct remo_tx_space *space) {
 }
 
 static void free_space(struct remo_tx_space *space) {
-    bool has_mutexes = space->peers && space->records && space->watches;
+    bool has_mutexes = space->peers && space->records && space->watches && space->unsent;
     for (uint32_t node = 0; has_mutexes && node < space->node->size; node++)
         pthread_mutex_destroy(&space->peers[node].mutex);
     free(space->peers);
     free(space->records);
     free(space->watches);
-    free(space->waits);
+    free(space->unsent);
+    remo__tx_close_waits(space);
     remo__tx_free_commits(space);
     free(space);
 }

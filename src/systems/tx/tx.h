@@ -30,14 +30,21 @@
 #define REMO__TX_COMMITS_MAX 32u
 #endif
 
-/* Transactions of a node that wait at the same time, in a space; and the calls that they have in flight. */
+/* Transactions of a node that wait at the same time, in a space. The calls that the waits of all spaces have
+ * in flight, outside handlers and in LONG ones: fewer than the slots for replies, which other calls need. */
 #ifdef REMO_SIM_SMALL
 #define REMO__TX_WAITS_MAX 2u
-#define REMO__TX_WATCHES_MAX 1u /* a node has 2 slots for replies to calls outside handlers */
+#define REMO__TX_CALLS_MAX 2u
+#define REMO__TX_LONG_CALLS_MAX 0u
+#define REMO__TX_REPORTS_PER_SWEEP 1u
 #else
 #define REMO__TX_WAITS_MAX 64u
-#define REMO__TX_WATCHES_MAX 64u
+#define REMO__TX_CALLS_MAX 128u
+#define REMO__TX_LONG_CALLS_MAX 32u
+#define REMO__TX_REPORTS_PER_SWEEP 64u
 #endif
+/* Replies that an owner owes to one node: to watches, and to those that have ended before. */
+#define REMO__TX_REPLIES_MAX (2 * REMO__TX_WAITS_MAX)
 
 /* The handlers in the service of a space. */
 enum remo__tx_handler {
@@ -84,7 +91,7 @@ enum remo__tx_answer {
     REMO__TX_ANSWER_DONE,
     REMO__TX_ANSWER_CONFLICT,
     REMO__TX_ANSWER_NO_ROOM,
-    REMO__TX_ANSWER_AGAIN, /* to CONFIRM: not yet */
+    REMO__TX_ANSWER_AGAIN, /* to CONFIRM and WATCH: not yet */
     REMO__TX_ANSWER_MALFORMED
 };
 
@@ -131,9 +138,9 @@ struct remo__tx_question {
      + REMO_TX_ITEMS_MAX * (sizeof(struct remo__tx_watch_request) + 8))
 
 /* WATCH: this header, then a request of items that are only checked. The status of the reply is CONFLICT if
- * a key has changed, DONE if the watch was ended otherwise. UNWATCH: only this header. */
+ * a key has changed, DONE if the watch was ended otherwise, AGAIN if it cannot be set now. UNWATCH: only this
+ * header. */
 struct remo__tx_watch_request {
-    uint64_t sequence;         /* ascending, for each node and number */
     uint32_t number, reserved; /* below REMO__TX_WAITS_MAX: one watch at a time */
 };
 
@@ -167,14 +174,27 @@ struct remo__tx_record {
     char message[REMO_RPC_BYTES_MAX]; /* the PREPARE, unless NONE */
 };
 
-/* A transaction that waits, at the node that runs it. Its thread uses the entry, except has_changed. */
+/* Shared by the spaces of a node. */
+struct remo__tx_node {
+    struct remo__shared shared;
+    _Atomic uint32_t calls[2]; /* of waits, in flight: outside handlers, in LONG ones */
+};
+
+enum remo__tx_wait_state {
+    REMO__TX_WAIT_FREE,
+    REMO__TX_WAIT_USED, /* by one thread */
+    REMO__TX_WAIT_ENDS  /* an UNWATCH could not be sent yet: sweeps repeat it */
+};
+
+/* A transaction that waits, at the node that runs it. */
 struct remo__tx_wait {
-    _Atomic bool is_used;
-    _Atomic bool has_changed; /* an item of this node */
-    bool watches_own;         /* items of this node */
+    _Atomic uint32_t state; /* enum remo__tx_wait_state */
     struct remo__tx_watch_request header;
+    uint32_t kind;         /* the index in `calls` of the node */
+    uint32_t owners_count; /* calls that are counted there */
     uint32_t calls_count;
-    struct remo_rpc_op calls[REMO_TX_ITEMS_MAX]; /* to the other owners */
+    uint64_t owed;                               /* bit i: the owner of call i needs an UNWATCH */
+    struct remo_rpc_op calls[REMO_TX_ITEMS_MAX]; /* to the owners, this node too */
     size_t requests_bytes;
     char requests[REMO__TX_WATCH_BYTES_MAX];
 };
@@ -182,16 +202,18 @@ struct remo__tx_wait {
 /* A watch at an owner. Under the mutex of the entry of its node. */
 struct remo__tx_watch {
     struct remo__key_watch watch;
-    struct remo_tx_space *space; /* set by the first WATCH */
-    uint32_t node;               /* which waits */
-    bool is_set;                 /* the node has not been notified */
-    enum remo__tx_answer answer; /* to the node */
-    uint64_t sequence;
+    struct remo_tx_space *space;       /* set by the first WATCH, as `node` */
+    uint32_t node;                     /* which waits */
+    bool is_set;                       /* the reply is not owed yet */
     struct remo_rpc_deferred deferred; /* the reply */
-    struct remo__tx_wait *own;         /* the wait, if it is one of this node; otherwise NULL */
-    struct remo_structure *structure;  /* of its first key */
-    uint32_t count;                    /* of its entries, while they are in the lists of groups */
+    uint32_t count;                    /* of its entries */
     struct remo__key_watch_entry entries[REMO_TX_ITEMS_MAX];
+};
+
+/* A reply that this node owes to one that waits. */
+struct remo__tx_reply {
+    struct remo_rpc_deferred deferred;
+    enum remo__tx_answer answer;
 };
 
 /* The transactions of one coordinator at this owner. */
@@ -203,6 +225,9 @@ struct remo__tx_peer {
     struct remo__tx_watch *watches;  /* [REMO__TX_WAITS_MAX] */
     uint32_t watches_count;          /* of these, those that are set */
     bool drops_watches;              /* the node was cut off: end its watches */
+    uint32_t replies_count;          /* to watches that are set, and those that threads send or sweeps will */
+    uint32_t unsent_count;           /* of these, those that sweeps send */
+    struct remo__tx_reply *unsent;   /* [REMO__TX_REPLIES_MAX] */
 };
 
 struct remo__tx_commit;
@@ -219,9 +244,12 @@ struct remo_tx_space {
     struct remo__tx_record *records; /* of all peers; their pages take no memory before their first use */
     struct remo__tx_commit *commits; /* [REMO__TX_COMMITS_MAX], likewise */
     struct remo__tx_watch *watches;  /* of all peers, likewise */
+    struct remo__tx_reply *unsent;   /* of all peers, likewise */
     struct remo__tx_wait *waits;     /* [REMO__TX_WAITS_MAX], likewise */
-    _Atomic uint32_t watch_calls;    /* in flight */
-    _Atomic bool drops_watches;      /* so does a peer */
+    struct remo__tx_node *shared;
+    _Atomic uint32_t ending_waits;   /* entries of `waits` in the state ENDS */
+    _Atomic uint32_t reporters;      /* threads that report watches */
+    _Atomic bool must_sweep_watches; /* a peer drops watches, or has unsent replies */
     struct remo__thread_observer observer;
 };
 
@@ -301,27 +329,24 @@ void remo__tx_resolve_stop(struct remo_tx_space *space);
 
 /* ---- watch.c ---- */
 
-/* Watch the keys of the items of a request for a wait of this node: unless one differs already, set
- * has_changed of the wait and wake the waiters of the node when one changes. Returns DONE, CONFLICT (one
- * differs), or another answer. Negative: -ENOTCONN. */
-int remo__tx_watch_own(struct remo_tx_space *space, const struct remo__tx_watch_request *header,
-                       const char *request, size_t bytes, struct remo__tx_wait *wait);
-/* End such a watch, if it has not ended. */
-void remo__tx_unwatch_own(struct remo_tx_space *space, const struct remo__tx_watch_request *header);
 int remo__tx_handle_watch(void *ctx, const struct remo_rpc_request *request);
 int remo__tx_handle_unwatch(void *ctx, const struct remo_rpc_request *request);
 /* Report the watches of all structures of the space that are due. No mutex is held. */
 void remo__tx_report(struct remo_tx_space *space);
 /* A peer was cut off: end its watches after sweeps. The mutex of its entry is held. */
 void remo__tx_drop_watches(struct remo_tx_space *space, uint32_t node);
-/* End the watches of peers that were cut off, and report those that are due. No mutex is held. */
-void remo__tx_sweep_watches(struct remo_tx_space *space);
-/* The space closes, and gets no more watches: end all. */
+/* End the watches of peers that were cut off, report those that are due, and send replies that could not be
+ * sent before. No mutex is held. Returns whether any is left. */
+bool remo__tx_sweep_watches(struct remo_tx_space *space);
+/* The space closes, and gets no more watches: end all. The service replies when it closes. */
 void remo__tx_stop_watches(struct remo_tx_space *space);
 
 /* ---- wait.c ---- */
 
 int remo__tx_open_waits(struct remo_tx_space *space);
+void remo__tx_close_waits(struct remo_tx_space *space);
+/* Continue to end waits. Returns whether any is left. */
+bool remo__tx_sweep_waits(struct remo_tx_space *space);
 /* Wait until a key that the transaction has read may have changed. */
 int remo__tx_wait(struct remo_tx *tx, uint64_t deadline_ns);
 

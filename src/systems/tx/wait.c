@@ -1,7 +1,7 @@
 /* wait.c - the wait of a transaction until a key that it has read may have changed, at the node that runs it
- * (tx.h). docs/internals/tx.md, Waiting. Invariant: each owner of these keys has a watch, or has ended it,
- * while the thread sleeps. The owners compare the keys with what was read, so a change before its watch is
- * not missed. */
+ * (tx.h). docs/internals/tx.md, Waiting. Invariants: each owner of these keys, this node too, has a call in
+ * flight while the thread sleeps, and compares the keys with what was read, so no change is missed. A number
+ * is used again only if each owner has replied, or an UNWATCH to it precedes the next WATCH. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,50 +11,89 @@
 
 #define PAUSE_NS_MAX UINT64_C(1000000) /* if no watch can be set now */
 
+/* ---- what the spaces of a node share ---- */
+
+static const char node_key;
+
+static void close_shared(struct remo__shared *shared) {
+    free(remo__container_of(shared, struct remo__tx_node, shared));
+}
+
+static int open_shared(struct remo_node *node, struct remo__shared **ret_shared) {
+    (void)node;
+    struct remo__tx_node *shared = calloc(1, sizeof *shared);
+    if (!shared)
+        return remo__fail(-ENOMEM, "no memory for transactions that wait");
+    shared->shared.close = close_shared;
+    *ret_shared = &shared->shared;
+    return 0;
+}
+
 /* ---- entries ---- */
 
 int remo__tx_open_waits(struct remo_tx_space *space) {
+    struct remo__shared *shared;
+    int rc = remo__shared_get(space->node, &node_key, open_shared, &shared);
+    if (rc != 0)
+        return rc;
+    space->shared = remo__container_of(shared, struct remo__tx_node, shared);
     space->waits = calloc(REMO__TX_WAITS_MAX, sizeof *space->waits);
     if (!space->waits)
         return remo__fail(-ENOMEM, "no memory for a transaction space");
     for (uint32_t number = 0; number < REMO__TX_WAITS_MAX; number++)
-        space->waits[number].header =
-            (struct remo__tx_watch_request){.sequence = remo__now_ns(), .number = number};
+        space->waits[number].header.number = number;
     return 0;
 }
 
-/* Count `calls` calls as in flight, if there is room. A handler shares fewer slots with others. */
-static bool count_calls(struct remo_tx_space *space, uint32_t calls, bool is_handler) {
-    uint32_t limit = is_handler ? REMO__TX_WATCHES_MAX / 2 : REMO__TX_WATCHES_MAX;
-    if (atomic_fetch_add(&space->watch_calls, calls) + calls <= limit)
+static void uncount_calls(struct remo_tx_space *space, uint32_t kind, uint32_t calls) {
+    atomic_fetch_sub(&space->shared->calls[kind], calls);
+}
+
+/* Count `calls` calls as in flight, if there is room. */
+static bool count_calls(struct remo_tx_space *space, uint32_t kind, uint32_t calls) {
+    static const uint32_t limits[] = {REMO__TX_CALLS_MAX, REMO__TX_LONG_CALLS_MAX};
+    if (atomic_fetch_add(&space->shared->calls[kind], calls) + calls <= limits[kind])
         return true;
-    atomic_fetch_sub(&space->watch_calls, calls);
+    uncount_calls(space, kind, calls);
     return false;
 }
 
+static bool use_entry(struct remo__tx_wait *wait, uint32_t state) {
+    return atomic_load_explicit(&wait->state, memory_order_relaxed) == state
+           && atomic_compare_exchange_strong(&wait->state, &state, REMO__TX_WAIT_USED);
+}
+
 /* Return an entry for a wait with `calls` calls, or NULL if there is none. */
-static struct remo__tx_wait *take_entry(struct remo_tx_space *space, uint32_t calls, bool is_handler) {
-    if (!count_calls(space, calls, is_handler))
+static struct remo__tx_wait *take_entry(struct remo_tx_space *space, uint32_t calls) {
+    uint32_t kind = remo__scheduler && remo__scheduler->running->handling; /* 1: in a LONG handler */
+    if (!count_calls(space, kind, calls))
         return NULL;
     for (uint32_t number = 0; number < REMO__TX_WAITS_MAX; number++) {
         struct remo__tx_wait *wait = &space->waits[number];
-        if (atomic_load_explicit(&wait->is_used, memory_order_relaxed)
-            || atomic_exchange(&wait->is_used, true))
+        if (!use_entry(wait, REMO__TX_WAIT_FREE))
             continue;
-        wait->header.sequence++;
-        atomic_store(&wait->has_changed, false);
-        wait->watches_own = false;
+        wait->kind = kind;
+        wait->owners_count = calls;
         wait->calls_count = 0;
+        wait->owed = 0;
         wait->requests_bytes = 0;
         return wait;
     }
-    atomic_fetch_sub(&space->watch_calls, calls);
+    uncount_calls(space, kind, calls);
     return NULL;
 }
 
-static void free_entry(struct remo_tx_space *space, struct remo__tx_wait *wait, uint32_t calls) {
-    atomic_store(&wait->is_used, false);
-    atomic_fetch_sub(&space->watch_calls, calls);
+static void free_entry(struct remo_tx_space *space, struct remo__tx_wait *wait) {
+    uint32_t kind = wait->kind, calls = wait->owners_count;
+    atomic_store(&wait->state, REMO__TX_WAIT_FREE);
+    uncount_calls(space, kind, calls);
+}
+
+void remo__tx_close_waits(struct remo_tx_space *space) {
+    for (uint32_t number = 0; space->waits && number < REMO__TX_WAITS_MAX; number++)
+        if (atomic_load(&space->waits[number].state) != REMO__TX_WAIT_FREE)
+            free_entry(space, &space->waits[number]);
+    free(space->waits);
 }
 
 /* ---- the owners ---- */
@@ -62,7 +101,6 @@ static void free_entry(struct remo_tx_space *space, struct remo__tx_wait *wait, 
 /* The owners of the keys that the transaction has read. */
 struct owners {
     uint32_t count, nodes[REMO_TX_ITEMS_MAX];
-    bool has_own; /* this node is one; it is not among `nodes` */
 };
 
 static void add_owner(struct owners *owners, uint32_t node) {
@@ -74,21 +112,20 @@ static void add_owner(struct owners *owners, uint32_t node) {
 
 /* Drop the changes of the transaction, and find the owners of the keys that it has read. */
 static int find_owners(struct remo_tx *tx, struct owners *ret_owners) {
+    bool has_own = false;
     *ret_owners = (struct owners){0};
     for (uint32_t i = 0; i < tx->items_count; i++) {
         struct remo__tx_item *item = &tx->items[i];
         item->is_changed = false;
         if (!remo__tx_is_used(item))
             continue;
-        if (item->owner == tx->space->node->rank)
-            ret_owners->has_own = true;
-        else
-            add_owner(ret_owners, item->owner);
+        has_own |= item->owner == tx->space->node->rank;
+        add_owner(ret_owners, item->owner);
     }
-    if (ret_owners->count == 0 && !ret_owners->has_own)
+    if (ret_owners->count == 0)
         return remo__fail(-EINVAL, "cannot wait: the transaction has read no key, so no change can end the "
                                    "wait; read the keys that its result depends on first");
-    return ret_owners->has_own ? remo__tx_check_shares(tx) : 0;
+    return has_own ? remo__tx_check_shares(tx) : 0;
 }
 
 /* ---- watches ---- */
@@ -129,86 +166,93 @@ static int start_watch(const struct remo_tx *tx, struct remo__tx_wait *wait, uin
     return rc;
 }
 
-/* Return 1 if an owner's answer means that a key has changed, or that it may have. */
-static int result_of(struct remo_tx *tx, int answer) {
-    if (answer == REMO__TX_ANSWER_DONE || answer == REMO__TX_ANSWER_CONFLICT)
-        return 1;
-    if (answer < 0)
-        return remo__fail(answer, "cannot wait: %s is being closed", remo_channel_name(tx->space->channel));
-    return remo__tx_result(tx, REMO__TX_ANSWER_MALFORMED, NULL, NULL);
-}
+/* ---- the end of watches ---- */
 
-/* Set the watches of all owners; that of this node last, while the calls are in flight. Returns 0, 1 (a key
- * has changed), or an error. */
-static int start_watches(struct remo_tx *tx, struct remo__tx_wait *wait, const struct owners *owners) {
-    for (uint32_t i = 0; i < owners->count; i++) {
-        int rc = start_watch(tx, wait, owners->nodes[i]);
-        if (rc != 0)
-            return rc;
-    }
-    if (!owners->has_own)
-        return 0;
-    size_t at;
-    int rc = append_request(tx, wait, tx->space->node->rank, &at);
-    if (rc != 0)
-        return rc;
-    size_t header_bytes = sizeof wait->header;
-    int answer = remo__tx_watch_own(tx->space, &wait->header, wait->requests + at + header_bytes,
-                                    wait->requests_bytes - at - header_bytes, wait);
-    wait->watches_own = answer == REMO__TX_ANSWER_DONE;
-    return answer == REMO__TX_ANSWER_DONE ? 0 : result_of(tx, answer);
-}
-
-/* End the watches that are still set. An owner ends its watch by its reply, for which this node does not
- * wait. Returns 0, or the error of a post: the watch ends when a key changes, or this number is used again.
- * */
-static int end_watches(struct remo_tx *tx, struct remo__tx_wait *wait) {
-    struct remo_tx_space *space = tx->space;
-    int result = 0;
+/* Cancel the calls in flight. The owner ends its watch by its reply, for which no thread waits. */
+static void cancel_calls(struct remo__tx_wait *wait) {
     for (uint32_t i = 0; i < wait->calls_count; i++) {
         struct remo_rpc_op *call = &wait->calls[i];
         if (call->fate != REMO_RPC_IN_FLIGHT)
             continue;
         remo_rpc_cancel(call);
-        if (call->fate == REMO_RPC_NOT_SENT)
-            continue;
-        int rc = remo_rpc_post(space->rpc, call->node, REMO__TX_UNWATCH, &wait->header, sizeof wait->header);
-        result = rc == 0 || remo__is_departure(rc) ? result : rc;
+        if (call->fate != REMO_RPC_NOT_SENT)
+            wait->owed |= UINT64_C(1) << i;
     }
-    if (wait->watches_own)
-        remo__tx_unwatch_own(space, &wait->header);
-    return result;
+}
+
+/* Let the owners of cancelled calls end their watches, and free the entry. Never waits for room: calls to an
+ * owner may be queued until it has replied to cancelled ones. Returns false if a post can be neither sent nor
+ * queued now: the entry stays in use, so the number gets no other watch. */
+static bool end_entry(struct remo_tx_space *space, struct remo__tx_wait *wait) {
+    for (uint32_t i = 0; i < wait->calls_count; i++) {
+        uint64_t bit = UINT64_C(1) << i;
+        if (!(wait->owed & bit))
+            continue;
+        int rc = remo_rpc_post_queued(space->rpc, wait->calls[i].node, REMO__TX_UNWATCH, &wait->header,
+                                      sizeof wait->header);
+        if (rc == 0 || remo__is_departure(rc)) /* the watches of a node that was cut off end */
+            wait->owed &= ~bit;
+    }
+    if (wait->owed == 0)
+        free_entry(space, wait);
+    return wait->owed == 0;
+}
+
+static void leave_entry(struct remo_tx_space *space, struct remo__tx_wait *wait) {
+    atomic_fetch_add(&space->ending_waits, 1);
+    atomic_store(&wait->state, REMO__TX_WAIT_ENDS);
+    remo__request_sweeps(space->node);
+}
+
+bool remo__tx_sweep_waits(struct remo_tx_space *space) {
+    for (uint32_t number = 0; number < REMO__TX_WAITS_MAX && atomic_load(&space->ending_waits) > 0;
+         number++) {
+        struct remo__tx_wait *wait = &space->waits[number];
+        if (!use_entry(wait, REMO__TX_WAIT_ENDS))
+            continue;
+        if (end_entry(space, wait))
+            atomic_fetch_sub(&space->ending_waits, 1);
+        else
+            atomic_store(&wait->state, REMO__TX_WAIT_ENDS);
+    }
+    return atomic_load(&space->ending_waits) > 0;
 }
 
 /* ---- wait ---- */
 
-/* A wait condition: a key has changed, or an owner has failed. It serves requests of this node. */
-static int has_ended(void *ctx) {
-    struct remo__tx_wait *wait = ctx;
-    if (atomic_load(&wait->has_changed))
-        return 1;
-    for (uint32_t i = 0; i < wait->calls_count; i++)
-        if (remo_rpc_test(&wait->calls[i]) != -EINPROGRESS)
-            return 1;
-    return 0;
+static int start_watches(const struct remo_tx *tx, struct remo__tx_wait *wait, const struct owners *owners) {
+    int rc = 0;
+    for (uint32_t i = 0; i < owners->count && rc == 0; i++)
+        rc = start_watch(tx, wait, owners->nodes[i]);
+    return rc;
 }
 
-/* Return the result of a wait that has ended: 1 if a key has changed, or the error of an owner. */
+/* Return the result of a call that has ended: 0 if a key has changed, -EAGAIN if the watch could not be set
+ * now, or an error of the owner. */
+static int result_of(struct remo_tx *tx, const struct remo_rpc_op *call) {
+    switch (call->status) {
+    case REMO__TX_ANSWER_DONE:
+    case REMO__TX_ANSWER_CONFLICT: return 0;
+    case REMO__TX_ANSWER_AGAIN: return -EAGAIN;
+    default: break;
+    }
+    if (call->status >= 0)
+        return remo__tx_result(tx, REMO__TX_ANSWER_MALFORMED, NULL, NULL);
+    return remo__fail(call->status,
+                      "cannot wait for keys of node %u: it has failed or left, or has closed %s; open all "
+                      "structures on the remaining nodes again",
+                      call->node, remo_channel_name(tx->space->channel));
+}
+
+/* Return the result of a wait in which a call has ended: a change precedes errors. */
 static int find_result(struct remo_tx *tx, const struct remo__tx_wait *wait) {
-    int rc = 1;
-    if (atomic_load(&wait->has_changed))
-        return 1;
+    int rc = 0;
     for (uint32_t i = 0; i < wait->calls_count; i++) {
-        const struct remo_rpc_op *call = &wait->calls[i];
-        if (call->fate == REMO_RPC_IN_FLIGHT)
+        if (wait->calls[i].fate == REMO_RPC_IN_FLIGHT)
             continue;
-        if (call->status == REMO__TX_ANSWER_CONFLICT || call->status == REMO__TX_ANSWER_DONE)
-            return 1;
-        rc = call->status < 0 ? remo__fail(call->status,
-                                           "cannot wait for keys of node %u: it has failed or left, or has "
-                                           "closed %s; open all structures on the remaining nodes again",
-                                           call->node, remo_channel_name(tx->space->channel))
-                              : result_of(tx, call->status);
+        rc = result_of(tx, &wait->calls[i]);
+        if (rc == 0)
+            break;
     }
     return rc;
 }
@@ -218,12 +262,15 @@ static int fail_in_time(void) {
 }
 
 static int await_change(struct remo_tx *tx, struct remo__tx_wait *wait, uint64_t deadline_ns) {
-    for (uint32_t i = 0; i < wait->calls_count; i++) /* in a handler, those of its request */
-        deadline_ns = remo__min(deadline_ns, wait->calls[i].own.deadline_ns);
-    int rc = remo__wait(tx->space->node, has_ended, wait, deadline_ns);
-    if (rc == 0)
+    struct remo_rpc_op *calls[REMO_TX_ITEMS_MAX];
+    for (uint32_t i = 0; i < wait->calls_count; i++) {
+        calls[i] = &wait->calls[i];
+        deadline_ns = remo__min(deadline_ns, calls[i]->own.deadline_ns); /* in a handler: of its request */
+    }
+    int rc = remo_rpc_wait_any(calls, wait->calls_count, remo__remaining_ns(deadline_ns));
+    if (rc >= 0)
         rc = find_result(tx, wait);
-    return rc == -ETIMEDOUT ? fail_in_time() : rc;
+    return rc == -EINPROGRESS || rc == -ETIMEDOUT ? fail_in_time() : rc;
 }
 
 /* No watch can be set now. */
@@ -246,19 +293,16 @@ static int check_thread(const struct remo_tx_space *space, uint64_t deadline_ns)
     return 0;
 }
 
-/* End a wait that has the result `result`. Returns it, or the error of its end. Its sentence is kept: the end
- * may park a task, and set other sentences. */
-static int end_wait(struct remo_tx *tx, struct remo__tx_wait *wait, int result) {
+/* End a wait that has the result `result`, and return it. Its sentence is kept: the end may park a task, and
+ * set other sentences. */
+static int end_wait(struct remo_tx_space *space, struct remo__tx_wait *wait, int result) {
     char sentence[REMO__SENTENCE_MAX];
     snprintf(sentence, sizeof sentence, "%s", remo_last_error());
-    int rc = end_watches(tx, wait);
-    if (result >= 0 && rc != 0) {
-        result = rc;
-        snprintf(sentence, sizeof sentence, "%s", remo_last_error());
-    }
-    if (wait->calls_count > 0)
-        (void)remo_rpc_serve(tx->space->rpc,
-                             0); /* a call of another thread may wait for the slot of a call */
+    cancel_calls(wait);
+    if (!end_entry(space, wait))
+        leave_entry(space, wait);
+    (void)remo_rpc_serve(space->rpc,
+                         0); /* send what is queued: a call may wait for the slot of one of these */
     return result < 0 ? remo__fail(result, "%s", sentence) : result;
 }
 
@@ -269,15 +313,12 @@ int remo__tx_wait(struct remo_tx *tx, uint64_t deadline_ns) {
         rc = find_owners(tx, &owners);
     if (rc != 0)
         return rc;
-    bool is_handler = remo__scheduler && remo__scheduler->running->handling; /* a LONG one */
-    struct remo__tx_wait *wait = take_entry(tx->space, owners.count, is_handler);
+    struct remo__tx_wait *wait = take_entry(tx->space, owners.count);
     if (!wait)
         return pause_instead(tx, deadline_ns);
     rc = start_watches(tx, wait, &owners);
-    bool pauses = rc == -EAGAIN; /* an owner has not opened the space */
     if (rc == 0)
         rc = await_change(tx, wait, deadline_ns);
-    rc = end_wait(tx, wait, rc);
-    free_entry(tx->space, wait, owners.count);
-    return pauses ? pause_instead(tx, deadline_ns) : (rc > 0 ? 0 : rc);
+    rc = end_wait(tx->space, wait, rc);
+    return rc == -EAGAIN ? pause_instead(tx, deadline_ns) : rc; /* it has not opened the space, or is busy */
 }

@@ -347,9 +347,13 @@ static int services(struct remo_channel *root) {
     CHECK_NULL(remo_rpc_start(rpc, NULL));
     CHECK_NULL(remo_rpc_wait(NULL));
     CHECK_NULL(remo_rpc_wait_for(NULL, 0));
+    CHECK_NULL(remo_rpc_wait_all(NULL, 1));
+    CHECK_NULL(remo_rpc_wait_any(NULL, 1, 0));
     CHECK_NULL(remo_rpc_test(NULL));
     CHECK_NULL(remo_rpc_post(NULL, 0, 0, NULL, 0));
     CHECK_NULL(remo_rpc_post(rpc, 0, 0, NULL, 1));
+    CHECK_NULL(remo_rpc_post_queued(NULL, 0, 0, NULL, 0));
+    CHECK_NULL(remo_rpc_post_queued(rpc, 0, 0, NULL, 1));
     CHECK_NULL(remo_rpc_serve(NULL, 0));
     CHECK_NULL(remo_rpc_reply(NULL, 0, NULL, 0));
     CHECK_NULL(remo_rpc_defer(NULL, &deferred));

@@ -164,12 +164,37 @@ static int wait_for_all(struct service *service) {
     return 0;
 }
 
+/* Node 1 keeps the first call, and replies to none. The timeout of a call does not end it here. */
+static int wait_for_any(struct service *service) {
+    struct remo_rpc_op ops[3] = {{.node = 1, .number = KEEP, .timeout_ns = SECOND / 1000},
+                                 {.node = 2, .number = ECHO, .timeout_ns = LONG_TIME},
+                                 {.node = 1, .number = ECHO, .timeout_ns = LONG_TIME}};
+    struct remo_rpc_op *calls[3] = {&ops[0], &ops[1], &ops[2]};
+    CHECK_OK(remo_rpc_start(service->rpc, calls[0]));
+    CHECK_CODE(remo_rpc_wait_any(calls, 1, SECOND / 100), -EINPROGRESS);
+    CHECK(ops[0].fate == REMO_RPC_IN_FLIGHT);
+    CHECK_OK(remo_rpc_start(service->rpc, calls[1]));
+    CHECK_CODE(remo_rpc_wait_any(calls, 2, LONG_TIME), 1);
+    CHECK(ops[1].status == 0 && ops[1].fate == REMO_RPC_DONE && ops[0].fate == REMO_RPC_IN_FLIGHT);
+    CHECK_CODE(remo_rpc_wait_any(calls, 2, 0), 1); /* it has ended */
+    CHECK_OK(remo_rpc_start(service->rpc, calls[2]));
+    CHECK_OK(remo_rpc_wait(calls[2]));
+    CHECK_CODE(remo_rpc_wait_any(calls, 3, 0), 1); /* the first in the list */
+    CHECK_SENTENCE(remo_rpc_wait_any(calls, 0, 0), -EINVAL, "give 1");
+    remo_rpc_cancel(calls[0]);
+    calls[1] = NULL;
+    CHECK_CODE(remo_rpc_wait_any(calls, 2, 0), -EINVAL);
+    return 0;
+}
+
 static int waits_for_all(struct remo_node *node, void *ctx) {
     struct service service;
     (void)ctx;
     CHECK(service_open(node, shared, &service) == 0);
-    if (service.rank == 0)
+    if (service.rank == 0) {
+        CHECK(wait_for_any(&service) == 0);
         CHECK(wait_for_all(&service) == 0);
+    }
     return finish(&service);
 }
 

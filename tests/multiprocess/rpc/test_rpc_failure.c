@@ -155,12 +155,12 @@ static int waits_for(struct remo_node *node, void *ctx) {
     return finish(&service);
 }
 
-/* The ring of a paused server is full: posts fail, calls queue, and calls to other nodes do not wait. */
+/* The ring of a paused server is full: posts fail or queue, calls queue, and calls to other nodes do not wait. */
 static int full(struct remo_node *node, void *ctx) {
     struct service service;
     struct remo_rpc_op op;
     static const char data[2000];
-    uint64_t posted = 0, number = 1;
+    uint64_t posted = 0, queued = 0, number = 1;
     (void)ctx;
     CHECK(service_open(node, &shared->service, &service) == 0);
     record_process(&shared->turns, service.rank);
@@ -182,9 +182,13 @@ static int full(struct remo_node *node, void *ctx) {
         CHECK_CODE(remo_rpc_call(service.rpc, 2, ADD, &number, 8, NULL, 0, NULL, LONG_TIME), 7);
         CHECK(start(&service, &op, 1, ECHO, REMO_FOREVER) == 0);
         CHECK_CODE(remo_rpc_test(&op), -EINPROGRESS);
+        while ((rc = remo_rpc_post_queued(service.rpc, 1, KEEP, data, number)) == 0)
+            queued++;
+        CHECK_CODE(rc, -ENOBUFS);
+        CHECK_EQUAL(queued, REMO_RPC_QUEUED_MAX);
         resume_node(&shared->turns, 1);
         CHECK_OK(remo_rpc_wait(&op));
-        CHECK_EQUAL(atomic_load(&shared->service.runs[1]), posted + 1);
+        CHECK_EQUAL(atomic_load(&shared->service.runs[1]), posted + queued + 1); /* they precede the call */
     }
     return finish(&service);
 }

@@ -1,0 +1,283 @@
+/* test_tx_wait_limits.c - transactions that wait, at their limits: an owner that pauses, many transactions
+ * that wait for one key, several spaces, LONG handlers whose requests time out. */
+#include "../../support/turns.h"
+#include "tx_place.h"
+
+#define PAUSED_TASKS REMO__TX_WAITS_MAX
+#define CROWD 40u              /* more than one thread notifies */
+#define REPORTS_PER_CHANGE 16u /* of key_watch.c */
+#define SPACES 6u
+
+/* Shared by all processes. */
+static struct {
+    struct turns turns;
+    _Atomic uint32_t runs; /* of bodies */
+} * shared;
+
+static void setup(void) {
+    memset(shared, 0, sizeof *shared);
+}
+
+/* ---- tasks that wait ---- */
+
+struct waiter {
+    struct place *place;
+    struct remo_tx_space *space;
+    uint64_t keys[2]; /* 0: none */
+    uint64_t expected;
+    struct remo_tx *tx;
+    uint32_t runs;
+};
+
+/* Wait until the last key has the expected value. */
+static int await_last(void *ctx, struct remo_tx *tx) {
+    struct waiter *waiter = ctx;
+    uint64_t value = 0;
+    waiter->runs++;
+    atomic_fetch_add(&shared->runs, 1);
+    for (uint32_t i = 0; i < 2; i++) {
+        int rc = waiter->keys[i] != 0 ? read_word(waiter->place, tx, waiter->keys[i], &value) : 0;
+        if (rc != 0 && rc != -ENOENT)
+            return rc;
+    }
+    return value == waiter->expected ? 0 : REMO_TX_WAIT;
+}
+
+static int wait_in_task(void *ctx) {
+    struct waiter *waiter = ctx;
+    return remo_tx_run(waiter->tx, await_last, waiter, LONG_TIME);
+}
+
+struct tasks {
+    struct remo_node *node;
+    struct waiter *waiters;
+    uint32_t count;
+    pthread_t thread;
+    int rc;
+};
+
+static int run_tasks(struct tasks *tasks) {
+    const struct remo_scheduler_options options = {.task_count_max = tasks->count};
+    struct remo_scheduler *scheduler;
+    remo_task_id ids[PAUSED_TASKS];
+    CHECK(tasks->count <= PAUSED_TASKS);
+    CHECK_OK(remo_scheduler_open(tasks->node, &options, &scheduler));
+    for (uint32_t i = 0; i < tasks->count; i++) {
+        CHECK_OK(remo_tx_open(tasks->waiters[i].space, &tasks->waiters[i].tx));
+        CHECK_OK(remo_task_spawn(scheduler, wait_in_task, &tasks->waiters[i], &ids[i]));
+    }
+    for (uint32_t i = 0; i < tasks->count; i++) {
+        int result = -1;
+        CHECK_OK(remo_task_join(scheduler, ids[i], LONG_TIME, &result));
+        CHECK_OK(result);
+        remo_tx_close(tasks->waiters[i].tx);
+    }
+    return remo_scheduler_close(scheduler);
+}
+
+static void *run_in_thread(void *ctx) {
+    struct tasks *tasks = ctx;
+    tasks->rc = run_tasks(tasks);
+    return NULL;
+}
+
+/* ---- an owner that pauses ---- */
+
+static int await_runs(uint32_t expected) {
+    for (uint32_t i = 0; atomic_load(&shared->runs) < expected; i++) {
+        CHECK(i < 50000);
+        cluster_sleep_ms(1);
+    }
+    return 0;
+}
+
+/* The keys of node 0 change while node 1 pauses: all tasks run again. Afterwards node 1 answers calls. */
+static int change_during_pause(struct place *place, uint64_t own_key) {
+    pause_node(&shared->turns, 1);
+    CHECK_OK(plain_put(place, own_key, 1));
+    if (place->node->mapped) /* otherwise node 1 may have to answer reads */
+        CHECK_OK(await_runs(2 * PAUSED_TASKS));
+    else
+        cluster_sleep_ms(100);
+    resume_node(&shared->turns, 1);
+    CHECK_OK(await_runs(2 * PAUSED_TASKS));
+    return plain_put(place, key_of(place, 1, 1), 1);
+}
+
+static int paused(struct remo_node *node, void *ctx) {
+    static struct waiter waiters[PAUSED_TASKS];
+    struct tasks tasks = {.node = node, .waiters = waiters, .count = PAUSED_TASKS};
+    struct place place;
+    (void)ctx;
+    CHECK(open_place(node, NULL, &place) == 0);
+    record_process(&shared->turns, place.rank);
+    for (uint32_t owner = 0; owner < 2; owner++)
+        CHECK_OK(place.rank == owner ? plain_put(&place, key_of(&place, owner, 0), 0) : 0);
+    CHECK_OK(cluster_meet());
+    if (place.rank == 0) {
+        for (uint32_t i = 0; i < PAUSED_TASKS; i++)
+            waiters[i] = (struct waiter){.place = &place,
+                                         .space = place.space,
+                                         .keys = {key_of(&place, 0, 0), key_of(&place, 1, 0)},
+                                         .expected = 9};
+        CHECK(pthread_create(&tasks.thread, NULL, run_in_thread, &tasks) == 0);
+        reach_turn(&shared->turns, 1);
+        CHECK_OK(change_during_pause(&place, key_of(&place, 0, 0)));
+        CHECK_OK(plain_put(&place, key_of(&place, 1, 0), 9));
+        CHECK(pthread_join(tasks.thread, NULL) == 0);
+        CHECK_OK(tasks.rc);
+    } else {
+        CHECK_OK(await_watches(&place, PAUSED_TASKS));
+        begin_turn(&shared->turns, 1);
+    }
+    CHECK_OK(cluster_meet());
+    CHECK_OK(await_no_watch(&place));
+    return close_place(&place);
+}
+
+/* ---- many for one key ---- */
+
+/* One change wakes all: the thread that makes it, and sweeps. */
+static int crowd(struct remo_node *node, void *ctx) {
+    static struct waiter waiters[CROWD];
+    struct tasks tasks = {.node = node, .waiters = waiters, .count = CROWD};
+    struct place place;
+    (void)ctx;
+    CHECK(open_place(node, NULL, &place) == 0);
+    if (place.rank == 0) {
+        for (uint32_t i = 0; i < CROWD; i++)
+            waiters[i] = (struct waiter){
+                .place = &place, .space = place.space, .keys = {0, key_of(&place, 1, 0)}, .expected = 1};
+        CHECK_OK(run_tasks(&tasks));
+        for (uint32_t i = 0; i < CROWD; i++)
+            CHECK_EQUAL(waiters[i].runs, 2);
+    } else {
+        CHECK_OK(await_watches(&place, CROWD));
+        pthread_mutex_lock(&node->threads->observers_lock); /* no sweep reports meanwhile */
+        CHECK_OK(plain_put(&place, key_of(&place, 1, 0), 1));
+        CHECK_EQUAL(watches_of(&place), CROWD - REPORTS_PER_CHANGE);
+        pthread_mutex_unlock(&node->threads->observers_lock);
+    }
+    CHECK_OK(cluster_meet());
+    CHECK_OK(await_no_watch(&place));
+    return close_place(&place);
+}
+
+/* ---- several spaces ---- */
+
+/* Transactions of several spaces wait, more than a node has slots for replies. The node still makes calls, by
+ * which the keys change. */
+static int spaces(struct remo_node *node, void *ctx) {
+    static struct waiter waiters[SPACES][PAUSED_TASKS];
+    struct remo_tx_space *opened[SPACES];
+    struct tasks tasks[SPACES];
+    struct place place;
+    char name[16];
+    (void)ctx;
+    CHECK(open_place(node, NULL, &place) == 0);
+    const struct remo_tx_space_options options = {.structures = &place.structure, .structure_count = 1};
+    for (uint32_t i = 0; i < SPACES; i++) {
+        snprintf(name, sizeof name, "space%u", i);
+        CHECK_OK(remo_tx_space_open(remo_node_root(node), name, &options, &opened[i]));
+    }
+    CHECK_OK(remo_channel_wait(remo_node_root(node), LONG_TIME));
+    CHECK_OK(cluster_meet());
+    for (uint32_t i = 0; i < SPACES && place.rank == 0; i++) {
+        for (uint32_t j = 0; j < PAUSED_TASKS; j++)
+            waiters[i][j] = (struct waiter){
+                .place = &place, .space = opened[i], .keys = {0, key_of(&place, 1, 0)}, .expected = 1};
+        tasks[i] = (struct tasks){.node = node, .waiters = waiters[i], .count = PAUSED_TASKS};
+        CHECK(pthread_create(&tasks[i].thread, NULL, run_in_thread, &tasks[i]) == 0);
+    }
+    CHECK_OK(place.rank == 0 ? await_runs(SPACES * PAUSED_TASKS) : 0);
+    CHECK_OK(place.rank == 0 ? plain_put(&place, key_of(&place, 1, 0), 1) : 0);
+    for (uint32_t i = 0; i < SPACES && place.rank == 0; i++) {
+        CHECK(pthread_join(tasks[i].thread, NULL) == 0);
+        CHECK_OK(tasks[i].rc);
+    }
+    CHECK_OK(cluster_meet());
+    for (uint32_t i = 0; i < SPACES; i++)
+        remo_tx_space_close(opened[i]);
+    return close_place(&place);
+}
+
+/* ---- LONG handlers ---- */
+
+struct handler {
+    struct place *place;
+    uint64_t key;
+    _Atomic int result; /* of the last run; 1: it has not ended */
+};
+
+/* LONG: wait for a change, for any time. */
+static int wait_for_long(void *ctx, const struct remo_rpc_request *request) {
+    struct handler *handler = ctx;
+    uint64_t value;
+    (void)request;
+    int rc = remo_tx_begin(handler->place->tx);
+    if (rc == 0)
+        rc = read_word(handler->place, handler->place->tx, handler->key, &value);
+    if (rc == 0 || rc == -ENOENT)
+        rc = remo_tx_wait(handler->place->tx, REMO_FOREVER);
+    remo_tx_abort(handler->place->tx);
+    atomic_store(&handler->result, rc);
+    return rc;
+}
+
+/* Wait until the service has started or refused so many requests. */
+static int await_requests(struct remo_rpc *rpc, uint64_t expected, uint64_t *ret_started) {
+    struct remo_rpc_handler_stats stats = {0};
+    CHECK_REACHES((void)remo_rpc_stats(rpc, 0, &stats), stats.requests + stats.expired, expected);
+    *ret_started = stats.requests;
+    return 0;
+}
+
+/* Node 0 calls its handler, which waits for a key of `owner`. The deadline of the call ends the wait. A slow
+ * machine may not start the handler in time: then try with more time. */
+static int expire(struct remo_rpc *rpc, struct handler *handler, uint64_t *calls, uint64_t *started) {
+    uint64_t before = *started;
+    for (uint64_t time_ns = SECOND / 20; *started == before; time_ns *= 2) {
+        atomic_store(&handler->result, 1);
+        CHECK_CODE(remo_rpc_call(rpc, 0, 0, NULL, 0, NULL, 0, NULL, time_ns), -ETIMEDOUT);
+        CHECK_OK(await_requests(rpc, ++*calls, started));
+    }
+    for (uint32_t i = 0; atomic_load(&handler->result) == 1; i++) {
+        CHECK(i < 50000);
+        cluster_sleep_ms(1);
+    }
+    CHECK_CODE(atomic_load(&handler->result), -ETIMEDOUT);
+    return 0;
+}
+
+static int long_handler(struct remo_node *node, void *ctx) {
+    struct place place;
+    struct remo_rpc *rpc;
+    (void)ctx;
+    CHECK(open_place(node, NULL, &place) == 0);
+    struct handler handler = {.place = &place};
+    const struct remo_rpc_handler wait = {
+        .number = 0, .run = wait_for_long, .ctx = &handler, .kind = REMO_RPC_LONG};
+    const struct remo_rpc_options options = {.handlers = &wait, .handler_count = 1};
+    uint64_t calls = 0, started = 0;
+    CHECK_OK(remo_rpc_open(remo_node_root(node), "wait", &options, &rpc));
+    CHECK_OK(remo_channel_wait(remo_rpc_channel(rpc), LONG_TIME));
+    for (uint32_t owner = 0; owner < 2; owner++) {
+        handler.key = key_of(&place, owner, 3);
+        CHECK_OK(place.rank == 0 ? expire(rpc, &handler, &calls, &started) : 0);
+        CHECK_OK(cluster_meet());
+        CHECK_OK(await_no_watch(&place));
+        CHECK_OK(cluster_meet());
+    }
+    remo_rpc_close(rpc);
+    return close_place(&place);
+}
+
+int main(int argc, char **argv) {
+    static const struct cluster_test tests[] = {CLUSTER_TEST(paused, 2),
+                                                CLUSTER_TEST(crowd, 2),
+                                                CLUSTER_TEST(spaces, 2),
+                                                CLUSTER_TEST(long_handler, 2),
+                                                {0}};
+    shared = cluster_shared(sizeof *shared);
+    return cluster_main(argc, argv, tests, setup);
+}
