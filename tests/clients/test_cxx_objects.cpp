@@ -569,7 +569,7 @@ void test_tx(remo::node &node) {
     all.wait(patience);
 }
 
-/* Elements are moved to a table. */
+/* Elements are moved to a table; a consumer waits for them. */
 void test_tx_queue(remo::node &node) {
     constexpr std::uint32_t elements = 60;
     remo::barrier all(node, "all");
@@ -580,20 +580,23 @@ void test_tx_queue(remo::node &node) {
     remo::transaction tx(space);
     for (std::uint32_t i = 0; node.rank() == 0 && i < elements; i++)
         CHECK(tx.run([&](remo::transaction &t) { t.push(jobs, remo::object_bytes(i)); }, patience));
-    for (std::uint32_t i = 0; node.rank() > 0 && i < elements / 2;)
-        i += tx.run(
+    for (std::uint32_t i = 0; node.rank() > 0 && i < elements / 2; i++)
+        CHECK(tx.run(
             [&](remo::transaction &t) {
                 std::optional<std::string> element = t.pop(jobs);
                 if (!element)
-                    return remo::tx_step::abort;
+                    return remo::tx_step::wait;
                 CHECK(t.insert(done, *element, "done"));
                 return remo::tx_step::commit;
             },
-            patience);
+            patience));
     all.wait(patience);
     for (std::uint32_t i = 0; i < elements; i++)
         CHECK(done.get(remo::object_bytes(i)) == "done");
     CHECK(tx.run([&](remo::transaction &t) { CHECK(t.count(jobs) == 0 && !t.pop(jobs)); }));
+    tx.begin();
+    CHECK(!tx.read(done, "absent") && !tx.wait(remo::timeout(1)));
+    tx.abort();
     all.wait(patience);
 }
 

@@ -164,7 +164,8 @@ class tx_space : public detail::object<remo_tx_space, remo_tx_space_close, remo_
 /* The result of a function of transaction::run, if it returns a value. */
 enum class tx_step {
     commit,
-    abort /* end without changes; run returns false */
+    abort, /* end without changes; run returns false */
+    wait   /* until a key that the transaction has read has changed, then run the function again */
 };
 
 enum class tx_fate {
@@ -188,7 +189,7 @@ class transaction : public detail::handle<remo_tx, remo_tx_close> {
      * committed; false: `body` has returned tx_step::abort, or there was an error.
      * `body` may run several times, even with values that are not consistent with each other. If it throws,
      * the transaction is aborted. If `check` then reports a conflict, `body` runs again; otherwise the
-     * exception reaches the caller. `body` must not begin, commit or abort. */
+     * exception reaches the caller. `body` must not begin, commit, abort or wait. */
     template <class Body> bool run(Body &&body, timeout time = forever, on_error errors = {}) {
         running<std::remove_reference_t<Body>> state{*this, body, nullptr, false};
         bool done = call(errors, [&](remo_tx *tx) {
@@ -214,6 +215,12 @@ class transaction : public detail::handle<remo_tx, remo_tx_close> {
     /* Return whether all values that the transaction has read were current at one moment of this call. */
     bool check(on_error errors = {}) {
         return unless_conflict(errors, remo_tx_check);
+    }
+    /* End the transaction without its changes, wait until a key that it has read has changed, and begin it
+     * again. Return false if none has changed within `time`. */
+    bool wait(timeout time = forever, on_error errors = {}) {
+        return unless(errors, -ETIMEDOUT,
+                      [&](remo_tx *tx) { return remo_tx_wait(tx, detail::timeout_ns(time)); });
     }
     /* Return the outcome of the last transaction, after an error of run or commit. It is `pending` only if it
      * is still not known when `time` has passed. */
@@ -352,7 +359,7 @@ class transaction : public detail::handle<remo_tx, remo_tx_close> {
             } else {
                 tx_step step = body(tx);
                 is_aborted = step == tx_step::abort;
-                return is_aborted ? -ECANCELED : 0;
+                return step == tx_step::wait ? REMO_TX_WAIT : is_aborted ? -ECANCELED : 0;
             }
         }
         static int step(void *context, remo_tx *tx) noexcept {
