@@ -267,8 +267,8 @@ const struct sim_case sim_case_tx_wait_again = WAIT_CASE(
 
 /* ---- a space that closes ---- */
 
-/* Node 1 waits for a key of node 0, until a deadline, and closes the space. The end of the wait may still be on
- * its way, or has not been sent. Node 0 replies all the same: otherwise the slot of the reply stays in use. */
+/* Node 1 waits for a key of node 0, until a deadline, and closes the space. The end of the wait may still be
+ * on its way. Node 0 replies all the same: otherwise the slot of the reply stays in use. */
 static void closes_body(void *state, uint32_t rank, uint32_t thread) {
     struct tx_state *s = state;
     struct remo_tx *tx = s->txs[rank][thread];

@@ -155,7 +155,7 @@ static int waits_for(struct remo_node *node, void *ctx) {
     return finish(&service);
 }
 
-/* The ring of a paused server is full: posts fail or queue, calls queue, and calls to other nodes do not wait. */
+/* The ring of a paused server is full: posts fail or queue, calls queue, and calls to others do not wait. */
 static int full(struct remo_node *node, void *ctx) {
     struct service service;
     struct remo_rpc_op op;
