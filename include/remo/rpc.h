@@ -341,6 +341,11 @@ REMO_API int remo_rpc_post_queued(struct remo_rpc *rpc, uint32_t node, uint32_t 
  *   -EDEADLK  the caller is a SHORT handler or a `done` function, and `timeout_ns` is not 0
  *   -EINVAL   `rpc` is NULL */
 REMO_API int remo_rpc_serve(struct remo_rpc *rpc, uint64_t timeout_ns);
+/* Return the time that is left for the request whose handler calls this: 0 after its deadline. REMO_FOREVER
+ * for a request without a deadline, outside handlers, in a `done` function, and if `rpc` is NULL. The calls of
+ * a LONG handler have no more time than this in any case; use it as the timeout of its other waits. `rpc` is
+ * any service of the node. */
+REMO_API uint64_t remo_rpc_remaining_ns(const struct remo_rpc *rpc);
 
 /* ---- replies ---- */
 

@@ -27,7 +27,7 @@ refused() {
 }
 
 claimed='ibta_rc, rc_relaxed, efa, tcp, ofi, shm'
-for object in atomic_var lock queue ringbuffer kv collective rpc structure table task tree; do
+for object in atomic_var lock queue ringbuffer kv collective rpc structure table task tree tx; do
     refused "$object: it does not claim cxl_nc, because .*; it claims $claimed;" \
         --object "$object" --profile cxl_nc
 done

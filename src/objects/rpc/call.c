@@ -421,6 +421,12 @@ int remo_rpc_post_queued(struct remo_rpc *rpc, uint32_t node, uint32_t number, c
     return rc > 0 ? 0 : rc;
 }
 
+uint64_t remo_rpc_remaining_ns(const struct remo_rpc *rpc) {
+    const struct remo__thread *thread = rpc ? remo__thread(rpc->node) : NULL;
+    const struct remo__rpc_turn *turn = thread ? remo__rpc_turn_of(rpc->transport, thread) : NULL;
+    return turn ? remo__remaining_ns(turn->deadline_ns) : REMO_FOREVER;
+}
+
 static int never(void *ctx) {
     (void)ctx;
     return 0;

@@ -263,10 +263,8 @@ static int fail_in_time(void) {
 
 static int await_change(struct remo_tx *tx, struct remo__tx_wait *wait, uint64_t deadline_ns) {
     struct remo_rpc_op *calls[REMO_TX_ITEMS_MAX];
-    for (uint32_t i = 0; i < wait->calls_count; i++) {
+    for (uint32_t i = 0; i < wait->calls_count; i++)
         calls[i] = &wait->calls[i];
-        deadline_ns = remo__min(deadline_ns, calls[i]->own.deadline_ns); /* in a handler: of its request */
-    }
     int rc = remo_rpc_wait_any(calls, wait->calls_count, remo__remaining_ns(deadline_ns));
     if (rc >= 0)
         rc = find_result(tx, wait);
@@ -308,6 +306,7 @@ static int end_wait(struct remo_tx_space *space, struct remo__tx_wait *wait, int
 
 int remo__tx_wait(struct remo_tx *tx, uint64_t deadline_ns) {
     struct owners owners;
+    deadline_ns = remo__min(deadline_ns, remo__deadline(remo_rpc_remaining_ns(tx->space->rpc)));
     int rc = check_thread(tx->space, deadline_ns);
     if (rc == 0)
         rc = find_owners(tx, &owners);

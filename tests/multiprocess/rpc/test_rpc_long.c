@@ -20,7 +20,8 @@ static struct shared {
     _Atomic uint32_t wrong_count, kept_count, are_refused;
     _Atomic int asked_status;
     _Atomic uint64_t asked_ns;
-    _Atomic uint64_t counter; /* protected by the lock */
+    _Atomic uint64_t remaining_ns[2]; /* of the request, before and after the call */
+    _Atomic uint64_t counter;         /* protected by the lock */
 } * shared;
 
 struct site {
@@ -111,8 +112,10 @@ static int ask(void *ctx, const struct remo_rpc_request *request) {
     struct site *site = ctx;
     uint64_t start_ns = cluster_now_ns();
     (void)request;
+    atomic_store(&shared->remaining_ns[0], remo_rpc_remaining_ns(site->rpc));
     int rc = remo_rpc_call(site->rpc, site->rank, KEEP, NULL, 0, NULL, 0, NULL, REMO_FOREVER);
     atomic_store(&shared->asked_ns, cluster_now_ns() - start_ns);
+    atomic_store(&shared->remaining_ns[1], remo_rpc_remaining_ns(site->rpc));
     atomic_store(&shared->asked_status, rc);
     return rc;
 }
@@ -397,6 +400,9 @@ static int inherits(struct remo_node *node, void *ctx) {
             cluster_sleep_ms(1);
         CHECK_CODE(atomic_load(&shared->asked_status), -ETIMEDOUT);
         CHECK(atomic_load(&shared->asked_ns) < LONG_TIME);
+        CHECK(atomic_load(&shared->remaining_ns[0]) <= SECOND / 5 << (calls - 1));
+        CHECK(atomic_load(&shared->remaining_ns[1]) < 2048); /* deadlines in messages are rounded */
+        CHECK(remo_rpc_remaining_ns(site.rpc) == REMO_FOREVER);
         CHECK(atomic_load(&shared->kept_count) >= 1 && atomic_load(&shared->kept_count) <= calls);
     }
     return finish(&site);

@@ -4,7 +4,7 @@
 #include "tx_place.h"
 
 #define PAUSED_TASKS REMO__TX_WAITS_MAX
-#define CROWD 40u              /* more than one thread notifies */
+#define CROWDS 2u              /* nodes that wait for one key: more than a thread and a sweep report */
 #define REPORTS_PER_CHANGE 16u /* of key_watch.c */
 #define SPACES 6u
 
@@ -23,7 +23,7 @@ static void setup(void) {
 struct waiter {
     struct place *place;
     struct remo_tx_space *space;
-    uint64_t keys[2]; /* 0: none */
+    uint64_t keys[3]; /* 0: none */
     uint64_t expected;
     struct remo_tx *tx;
     uint32_t runs;
@@ -35,7 +35,7 @@ static int await_last(void *ctx, struct remo_tx *tx) {
     uint64_t value = 0;
     waiter->runs++;
     atomic_fetch_add(&shared->runs, 1);
-    for (uint32_t i = 0; i < 2; i++) {
+    for (uint32_t i = 0; i < 3; i++) {
         int rc = waiter->keys[i] != 0 ? read_word(waiter->place, tx, waiter->keys[i], &value) : 0;
         if (rc != 0 && rc != -ENOENT)
             return rc;
@@ -137,26 +137,33 @@ static int paused(struct remo_node *node, void *ctx) {
 
 /* ---- many for one key ---- */
 
-/* One change wakes all: the thread that makes it, and sweeps. */
+/* One change wakes all: the thread that makes it, and sweeps. Each wakes a limited number. */
 static int crowd(struct remo_node *node, void *ctx) {
-    static struct waiter waiters[CROWD];
-    struct tasks tasks = {.node = node, .waiters = waiters, .count = CROWD};
+    static struct waiter waiters[PAUSED_TASKS];
+    struct tasks tasks = {.node = node, .waiters = waiters, .count = PAUSED_TASKS};
     struct place place;
     (void)ctx;
     CHECK(open_place(node, NULL, &place) == 0);
-    if (place.rank == 0) {
-        for (uint32_t i = 0; i < CROWD; i++)
-            waiters[i] = (struct waiter){
-                .place = &place, .space = place.space, .keys = {0, key_of(&place, 1, 0)}, .expected = 1};
+    for (uint32_t i = 0; i < PAUSED_TASKS && place.rank < CROWDS; i++)
+        waiters[i] = (struct waiter){
+            .place = &place, .space = place.space, .keys = {0, key_of(&place, CROWDS, 0)}, .expected = 1};
+    if (place.rank < CROWDS) {
         CHECK_OK(run_tasks(&tasks));
-        for (uint32_t i = 0; i < CROWD; i++)
+        for (uint32_t i = 0; i < PAUSED_TASKS; i++)
             CHECK_EQUAL(waiters[i].runs, 2);
     } else {
-        CHECK_OK(await_watches(&place, CROWD));
-        pthread_mutex_lock(&node->threads->observers_lock); /* no sweep reports meanwhile */
-        CHECK_OK(plain_put(&place, key_of(&place, 1, 0), 1));
-        CHECK_EQUAL(watches_of(&place), CROWD - REPORTS_PER_CHANGE);
+        uint32_t left[2];
+        CHECK_OK(await_watches(&place, CROWDS * PAUSED_TASKS));
+        pthread_mutex_lock(&node->threads->observers_lock); /* no other sweep reports meanwhile */
+        int rc = plain_put(&place, key_of(&place, CROWDS, 0), 1);
+        left[0] = watches_of(&place);
+        bool is_left = remo__tx_sweep_watches(place.space);
+        left[1] = watches_of(&place);
         pthread_mutex_unlock(&node->threads->observers_lock);
+        CHECK_OK(rc);
+        CHECK_EQUAL(left[0], CROWDS * PAUSED_TASKS - REPORTS_PER_CHANGE);
+        CHECK_EQUAL(left[1], left[0] - REMO__TX_REPORTS_PER_SWEEP);
+        CHECK(is_left);
     }
     CHECK_OK(cluster_meet());
     CHECK_OK(await_no_watch(&place));
@@ -165,8 +172,8 @@ static int crowd(struct remo_node *node, void *ctx) {
 
 /* ---- several spaces ---- */
 
-/* Transactions of several spaces wait, more than a node has slots for replies. The node still makes calls, by
- * which the keys change. */
+/* Transactions of several spaces wait, more than a node has slots for replies. Their calls do not take all
+ * slots: the node still makes calls, by which the keys change. */
 static int spaces(struct remo_node *node, void *ctx) {
     static struct waiter waiters[SPACES][PAUSED_TASKS];
     struct remo_tx_space *opened[SPACES];
@@ -189,8 +196,15 @@ static int spaces(struct remo_node *node, void *ctx) {
         tasks[i] = (struct tasks){.node = node, .waiters = waiters[i], .count = PAUSED_TASKS};
         CHECK(pthread_create(&tasks[i].thread, NULL, run_in_thread, &tasks[i]) == 0);
     }
-    CHECK_OK(place.rank == 0 ? await_runs(SPACES * PAUSED_TASKS) : 0);
-    CHECK_OK(place.rank == 0 ? plain_put(&place, key_of(&place, 1, 0), 1) : 0);
+    if (place.rank == 1) {
+        CHECK_OK(await_watches_in(opened, SPACES, REMO__TX_CALLS_MAX));
+        CHECK_OK(await_runs(2 * SPACES * PAUSED_TASKS)); /* those without a watch run again and again */
+        CHECK_EQUAL(watches_in(opened, SPACES), REMO__TX_CALLS_MAX);
+        begin_turn(&shared->turns, 1);
+    } else {
+        reach_turn(&shared->turns, 1);
+        CHECK_OK(plain_put(&place, key_of(&place, 1, 0), 1));
+    }
     for (uint32_t i = 0; i < SPACES && place.rank == 0; i++) {
         CHECK(pthread_join(tasks[i].thread, NULL) == 0);
         CHECK_OK(tasks[i].rc);
@@ -206,7 +220,8 @@ static int spaces(struct remo_node *node, void *ctx) {
 struct handler {
     struct place *place;
     uint64_t key;
-    _Atomic int result; /* of the last run; 1: it has not ended */
+    _Atomic int result;             /* of the last run; 1: it has not ended */
+    _Atomic uint32_t ended, failed; /* runs whose wait has ended by the deadline, or otherwise */
 };
 
 /* LONG: wait for a change, for any time. */
@@ -272,12 +287,92 @@ static int long_handler(struct remo_node *node, void *ctx) {
     return close_place(&place);
 }
 
+#define LONG_POLLS 100u /* runs of bodies that have no watch */
+
+/* LONG: wait for keys of all other nodes, which do not change, for any time. */
+static int wait_for_all(void *ctx, const struct remo_rpc_request *request) {
+    struct handler *handler = ctx;
+    struct waiter waiter = {.place = handler->place, .expected = 1};
+    (void)request;
+    for (uint32_t owner = 1; owner < handler->place->size; owner++)
+        waiter.keys[owner - 1] = key_of(handler->place, owner, 0);
+    int rc = remo_tx_open(handler->place->space, &waiter.tx);
+    if (rc == 0)
+        rc = remo_tx_run(waiter.tx, await_last, &waiter, REMO_FOREVER);
+    remo_tx_close(waiter.tx);
+    atomic_fetch_add(rc == -ETIMEDOUT ? &handler->ended : &handler->failed, 1);
+    return rc;
+}
+
+/* Node 0 starts as many LONG handlers as can run. Their waits take a part of the slots of their depth, so some
+ * poll. The deadline of their requests ends them all. Returns the number that have started. */
+static int fill_handlers(struct remo_rpc *rpc, struct handler *handler, uint64_t *calls, uint64_t *started,
+                         uint64_t time_ns) {
+    struct remo_rpc_op ops[REMO_RPC_LONG_MAX], *list[REMO_RPC_LONG_MAX];
+    uint64_t before = *started;
+    atomic_store(&shared->runs, 0);
+    atomic_store(&handler->ended, 0);
+    for (uint32_t i = 0; i < REMO_RPC_LONG_MAX; i++) {
+        ops[i] = (struct remo_rpc_op){.node = 0, .number = 0, .timeout_ns = time_ns};
+        list[i] = &ops[i];
+        CHECK_OK(remo_rpc_start(rpc, list[i]));
+    }
+    CHECK_OK(remo_rpc_wait_all(list, REMO_RPC_LONG_MAX));
+    *calls += REMO_RPC_LONG_MAX;
+    CHECK_OK(await_requests(rpc, *calls, started));
+    for (uint32_t i = 0; atomic_load(&handler->ended) < *started - before; i++) {
+        CHECK(i < 50000 && atomic_load(&handler->failed) == 0);
+        cluster_sleep_ms(1);
+    }
+    return 0;
+}
+
+/* Return the largest number of watches that were set at this node until the others end. */
+static uint32_t most_watches(struct place *place) {
+    uint32_t most = 0;
+    while (atomic_load(&shared->turns.turn) == 0) {
+        most = remo__max(most, watches_of(place));
+        cluster_sleep_ms(1);
+    }
+    return most;
+}
+
+static int long_handlers(struct remo_node *node, void *ctx) {
+    struct place place;
+    struct remo_rpc *rpc;
+    (void)ctx;
+    CHECK(open_place(node, NULL, &place) == 0);
+    struct handler handler = {.place = &place};
+    const struct remo_rpc_handler wait = {
+        .number = 0, .run = wait_for_all, .ctx = &handler, .kind = REMO_RPC_LONG};
+    const struct remo_rpc_options options = {.handlers = &wait, .handler_count = 1};
+    uint64_t calls = 0, started = 0;
+    CHECK_OK(remo_rpc_open(remo_node_root(node), "wait", &options, &rpc));
+    CHECK_OK(remo_channel_wait(remo_rpc_channel(rpc), LONG_TIME));
+    CHECK_OK(cluster_meet());
+    if (place.rank == 0) {
+        uint64_t time_ns = SECOND / 4, before = 0;
+        do { /* a slow machine needs more time */
+            CHECK(time_ns < 20 * SECOND);
+            before = started;
+            CHECK_OK(fill_handlers(rpc, &handler, &calls, &started, time_ns));
+            time_ns *= 2;
+        } while (started - before < REMO_RPC_LONG_MAX
+                 || atomic_load(&shared->runs) < REMO_RPC_LONG_MAX + LONG_POLLS);
+        begin_turn(&shared->turns, 1);
+    } else {
+        CHECK(most_watches(&place) <= REMO__TX_LONG_CALLS_MAX / (place.size - 1));
+    }
+    CHECK_OK(cluster_meet());
+    CHECK_OK(await_no_watch(&place));
+    remo_rpc_close(rpc);
+    return close_place(&place);
+}
+
 int main(int argc, char **argv) {
-    static const struct cluster_test tests[] = {CLUSTER_TEST(paused, 2),
-                                                CLUSTER_TEST(crowd, 2),
-                                                CLUSTER_TEST(spaces, 2),
-                                                CLUSTER_TEST(long_handler, 2),
-                                                {0}};
+    static const struct cluster_test tests[] = {
+        CLUSTER_TEST(paused, 2),       CLUSTER_TEST(crowd, CROWDS + 1), CLUSTER_TEST(spaces, 2),
+        CLUSTER_TEST(long_handler, 2), CLUSTER_TEST(long_handlers, 4),  {0}};
     shared = cluster_shared(sizeof *shared);
     return cluster_main(argc, argv, tests, setup);
 }

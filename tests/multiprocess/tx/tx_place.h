@@ -71,23 +71,32 @@ static inline int plain_put(struct place *place, uint64_t key, uint64_t value) {
     return remo_structure_put(place->structure, &key, sizeof key, &value, sizeof value);
 }
 
-/* Return the number of watches that are set at this node. */
+/* Return the number of watches that are set at this node, in several spaces. */
+static inline uint32_t watches_in(struct remo_tx_space *const *spaces, uint32_t count) {
+    uint32_t watches = 0;
+    for (uint32_t i = 0; i < count; i++)
+        for (uint32_t node = 0; node < spaces[i]->node->size; node++) {
+            struct remo__tx_peer *peer = &spaces[i]->peers[node];
+            pthread_mutex_lock(&peer->mutex);
+            watches += peer->watches_count;
+            pthread_mutex_unlock(&peer->mutex);
+        }
+    return watches;
+}
+
 static inline uint32_t watches_of(struct place *place) {
-    uint32_t count = 0;
-    for (uint32_t node = 0; node < place->size; node++) {
-        struct remo__tx_peer *peer = &place->space->peers[node];
-        pthread_mutex_lock(&peer->mutex);
-        count += peer->watches_count;
-        pthread_mutex_unlock(&peer->mutex);
-    }
-    return count;
+    return watches_in(&place->space, 1);
 }
 
 /* Wait until so many watches are set at this node: the transactions sleep, or are about to. */
-static inline int await_watches(struct place *place, uint32_t expected) {
-    uint32_t count = 0;
-    CHECK_REACHES(count = watches_of(place), count, expected);
+static inline int await_watches_in(struct remo_tx_space *const *spaces, uint32_t count, uint32_t expected) {
+    uint32_t watches = 0;
+    CHECK_REACHES(watches = watches_in(spaces, count), watches, expected);
     return 0;
+}
+
+static inline int await_watches(struct place *place, uint32_t expected) {
+    return await_watches_in(&place->space, 1, expected);
 }
 
 /* Wait until no watch is set any more. */
