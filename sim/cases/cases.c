@@ -53,7 +53,7 @@
     X(tx_apart) X(tx_two_apart) X(tx_both_apart) X(tx_together)                                              \
     X(tx_queue) X(tx_queue_threads) X(tx_queue_key) X(tx_queue_owners)                                       \
     X(tx_wait_turns) X(tx_wait_owners) X(tx_wait_queue) X(tx_wait_growth) X(tx_wait_threads)                 \
-    X(tx_wait_again) X(tx_wait_closes)                                                                       \
+    X(tx_wait_again) X(tx_wait_often) X(tx_wait_closes)                                                      \
     X(table_kept) X(table_late) X(table_moved) X(table_full) X(tx_growth)                                    \
     X(versioned_changes) X(versioned_pairs) X(versioned_instants) X(versioned_reuse) X(versioned_writers)    \
     X(versioned_early) X(versioned_outrun) X(versioned_overtaken) X(versioned_rewrites)                      \

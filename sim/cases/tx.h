@@ -20,6 +20,7 @@ struct tx_state {
     struct remo_tx *txs[SIM_NODES_MAX][SIM_THREADS_MAX];
     uint64_t keys[ORACLE_KEYS];
     uint32_t value_words; /* of keys and elements */
+    bool is_wait_exact;   /* a wait ends only if the results of the transaction change */
     bool reads_together;  /* a transaction that begins with several reads: by remo_tx_read_many */
 };
 

@@ -37,6 +37,13 @@ static void open_queue(void *state, struct remo_node *node, uint32_t rank) {
     s->value_words = 1;
 }
 
+/* No bucket is divided, and there is an entry for each wait. */
+static void open_exact(void *state, struct remo_node *node, uint32_t rank) {
+    struct tx_state *s = state;
+    open_keys(state, node, rank);
+    s->is_wait_exact = true;
+}
+
 /* All keys belong to node 0, and to one bucket, until its first division separates them. */
 static void open_growing(void *state, struct remo_node *node, uint32_t rank) {
     struct tx_state *s = state;
@@ -58,6 +65,8 @@ struct waiting {
     uint64_t packed, results;
     uint32_t index; /* of the call in the history */
     bool has_begun;
+    bool has_waited; /* the last run has ended with a wait, and had these results: */
+    uint64_t results_before;
 };
 
 static bool is_required(const struct waiting *waiting, uint32_t i) {
@@ -65,6 +74,13 @@ static bool is_required(const struct waiting *waiting, uint32_t i) {
     if (required == ANY || required == ABSENT || outcome == ABSENT)
         return required == ANY || required == outcome;
     return required == PRESENT || outcome >= required;
+}
+
+/* The wait has ended: the results are not those before it. Otherwise it has ended without a change. */
+static void check_changed(const struct waiting *waiting) {
+    sim_require(!waiting->s->is_wait_exact || !waiting->has_waited
+                    || waiting->results != waiting->results_before || sim_any_out() || sim_any_hurt(),
+                "a wait has ended, but no key has changed");
 }
 
 /* Each run of the body is a call; only the last one may have an effect. All steps that are awaited come
@@ -85,6 +101,9 @@ static int wait_body(void *ctx, struct remo_tx *tx) {
             return rc;
         is_met &= is_required(waiting, i);
     }
+    check_changed(waiting);
+    waiting->has_waited = !is_met;
+    waiting->results_before = waiting->results;
     return is_met ? 0 : REMO_TX_WAIT;
 }
 
@@ -263,7 +282,23 @@ static void again_body(void *state, uint32_t rank, uint32_t thread) {
 }
 
 const struct sim_case sim_case_tx_wait_again = WAIT_CASE(
-    "wait_again", "a key changes again after a node has waited", 3, 1, open_keys, again_body, oracle_tx);
+    "wait_again", "a key changes again after a node has waited", 3, 1, open_exact, again_body, oracle_tx);
+
+/* Nodes 0 and 2 change a key, in any order, while node 1 waits for the third change. So two threads of node 0
+ * may report the same watch, and node 1 sets it again before one of them does. */
+static void often_body(void *state, uint32_t rank, uint32_t thread) {
+    if (rank == 1) {
+        RUN(LIST(STEP(TX_READ, 0, 0)), LIST(3));
+    } else if (rank == 2) {
+        RUN(LIST(STEP(TX_PUT, 0, 2), STEP(TX_PUT, 1, 1)), LIST(ANY, ANY));
+    } else {
+        RUN(LIST(STEP(TX_PUT, 0, 1)), LIST(ANY));
+        RUN(LIST(STEP(TX_READ, 1, 0), STEP(TX_PUT, 0, 3)), LIST(1, ANY));
+    }
+}
+
+const struct sim_case sim_case_tx_wait_often = WAIT_CASE(
+    "wait_often", "a key changes several times while a node waits", 3, 1, open_exact, often_body, oracle_tx);
 
 /* ---- a space that closes ---- */
 

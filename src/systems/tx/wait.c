@@ -299,8 +299,7 @@ static int end_wait(struct remo_tx_space *space, struct remo__tx_wait *wait, int
     cancel_calls(wait);
     if (!end_entry(space, wait))
         leave_entry(space, wait);
-    (void)remo_rpc_serve(space->rpc,
-                         0); /* send what is queued: a call may wait for the slot of one of these */
+    (void)remo_rpc_serve(space->rpc, 0); /* send queued posts now: calls may wait for the replies to them */
     return result < 0 ? remo__fail(result, "%s", sentence) : result;
 }
 

@@ -170,6 +170,41 @@ static int crowd(struct remo_node *node, void *ctx) {
     return close_place(&place);
 }
 
+/* ---- late reports ---- */
+
+/* Report a watch of node 0 that is set, as a thread does that has found an earlier one of the number due, and
+ * was slow. The watch stays set: no key has changed since. */
+static int report_late(struct place *place) {
+    struct remo__tx_peer *peer = &place->space->peers[0];
+    uint32_t number = 0;
+    CHECK_OK(await_watches(place, 1));
+    while (!peer->watches[number].is_set)
+        number++;
+    peer->watches[number].watch.report(&peer->watches[number].watch);
+    CHECK_EQUAL(watches_of(place), 1);
+    return 0;
+}
+
+static int late_reports(struct remo_node *node, void *ctx) {
+    struct place place;
+    (void)ctx;
+    CHECK(open_place(node, NULL, &place) == 0);
+    struct waiter waiter = {.place = &place, .tx = place.tx, .keys = {key_of(&place, 1, 0)}, .expected = 2};
+    if (place.rank == 0) {
+        CHECK_OK(wait_in_task(&waiter));
+        CHECK_EQUAL(waiter.runs, 3);
+    } else {
+        CHECK_OK(report_late(&place));
+        CHECK_OK(plain_put(&place, waiter.keys[0], 1));
+        CHECK_OK(await_runs(2));
+        CHECK_OK(report_late(&place)); /* the same number again */
+        CHECK_OK(plain_put(&place, waiter.keys[0], 2));
+    }
+    CHECK_OK(cluster_meet());
+    CHECK_OK(await_no_watch(&place));
+    return close_place(&place);
+}
+
 /* ---- several spaces ---- */
 
 /* Transactions of several spaces wait, more than a node has slots for replies. Their calls do not take all
@@ -370,9 +405,13 @@ static int long_handlers(struct remo_node *node, void *ctx) {
 }
 
 int main(int argc, char **argv) {
-    static const struct cluster_test tests[] = {
-        CLUSTER_TEST(paused, 2),       CLUSTER_TEST(crowd, CROWDS + 1), CLUSTER_TEST(spaces, 2),
-        CLUSTER_TEST(long_handler, 2), CLUSTER_TEST(long_handlers, 4),  {0}};
+    static const struct cluster_test tests[] = {CLUSTER_TEST(paused, 2),
+                                                CLUSTER_TEST(crowd, CROWDS + 1),
+                                                CLUSTER_TEST(late_reports, 2),
+                                                CLUSTER_TEST(spaces, 2),
+                                                CLUSTER_TEST(long_handler, 2),
+                                                CLUSTER_TEST(long_handlers, 4),
+                                                {0}};
     shared = cluster_shared(sizeof *shared);
     return cluster_main(argc, argv, tests, setup);
 }
