@@ -254,8 +254,8 @@ REMO_API int remo_tx_settle(struct remo_tx *tx, uint64_t timeout_ns, enum remo_t
  * operation. */
 REMO_API void remo_tx_abort(struct remo_tx *tx);
 
-/* Wait until a key that the transaction has read may have changed, and end the transaction without its
- * changes. Then begin it again: its reads return the new values. Blocks for `timeout_ns` at most; in a LONG
+/* End the transaction without its changes, and wait until a key that it has read may have changed. Then the
+ * program calls remo_tx_begin and repeats its reads, which return the new values. Blocks for `timeout_ns` at most; in a LONG
  * handler also until the deadline of its request at most. On fabrics that do not order writes, the start and
  * the end may also wait for fences (rpc.h, Cost).
  * Returns 0 if a result that the transaction has read is not current any more, even if it changed before the
@@ -267,9 +267,11 @@ REMO_API void remo_tx_abort(struct remo_tx *tx);
  *   - the bucket of the key in a table has been divided since the key was read: the wait ends at once;
  *   - no watch can be set: the function pauses for up to 1 ms at random, then returns 0, so the program
  *     polls. The reasons: an owner has not opened the space, or cannot send replies to this node now; already
- *     64 transactions of this node wait in the space; or the waits of all spaces of this node would have more
- *     than 128 calls to owners in flight (32 in LONG handlers).
- * A wait whose owner pauses takes a slot for a reply, also after its end: see rpc.h, Failure.
+ *     64 transactions of this node wait in the space; the waits of all spaces of this node would have more
+ *     than 128 calls to owners in flight (32 in LONG handlers); or these calls, and calls that have ended
+ *     without a reply, would take more than 256 slots (48 in LONG handlers).
+ * If an owner pauses, the slots of waits that have ended stay in use until it resumes or fails: see rpc.h,
+ * Failure, and remo_rpc_late_count. Waits leave 64 slots to other calls (16 to those of LONG handlers).
  * A transaction that only reads waits, and so does one with changes; its changes are lost.
  * One change wakes all transactions that wait for the key. All but one will probably be in conflict, and wait
  * again. In a task, parks the task.

@@ -216,8 +216,8 @@ class transaction : public detail::handle<remo_tx, remo_tx_close> {
     bool check(on_error errors = {}) {
         return unless_conflict(errors, remo_tx_check);
     }
-    /* End the transaction without its changes, wait until a key that it has read has changed, and begin it
-     * again. Return false if none has changed within `time`. */
+    /* End the transaction without its changes, and wait until a key that it has read may have changed; then
+     * call `begin`, and repeat the reads. Return false if none has changed within `time`. */
     bool wait(timeout time = forever, on_error errors = {}) {
         return unless(errors, -ETIMEDOUT,
                       [&](remo_tx *tx) { return remo_tx_wait(tx, detail::timeout_ns(time)); });

@@ -427,6 +427,22 @@ uint64_t remo_rpc_remaining_ns(const struct remo_rpc *rpc) {
     return turn ? remo__remaining_ns(turn->deadline_ns) : REMO_FOREVER;
 }
 
+static uint32_t count_late(const struct remo__rpc_transport *transport, uint32_t depth) {
+    uint32_t count = 0;
+    for (uint32_t node = 0; node < transport->size; node++)
+        count += atomic_load(&transport->peers[node].retired[depth - 1]);
+    return count;
+}
+
+uint32_t remo_rpc_late_count(const struct remo_rpc *rpc) {
+    struct remo__thread *thread = rpc ? remo__thread(rpc->node) : NULL;
+    if (!thread || atomic_load(&rpc->transport->retired_count) == 0)
+        return 0;
+    const struct remo__rpc_turn *turn = remo__rpc_turn_of(rpc->transport, thread);
+    remo__rpc_slots_reclaim(rpc->transport);
+    return count_late(rpc->transport, remo__min(turn ? turn->depth + 1 : 1, REMO_RPC_DEPTH_MAX));
+}
+
 static int never(void *ctx) {
     (void)ctx;
     return 0;

@@ -31,16 +31,21 @@
 #endif
 
 /* Transactions of a node that wait at the same time, in a space. The calls that the waits of all spaces have
- * in flight, outside handlers and in LONG ones: fewer than the slots for replies, which other calls need. */
+ * in flight, outside handlers and in LONG ones: fewer than the slots for replies, which other calls need. The
+ * slots that these calls, and calls that have ended without a reply, use together when a wait starts. */
 #ifdef REMO_SIM_SMALL
 #define REMO__TX_WAITS_MAX 2u
 #define REMO__TX_CALLS_MAX 2u
+#define REMO__TX_SLOTS_MAX 3u
 #define REMO__TX_LONG_CALLS_MAX 0u
+#define REMO__TX_LONG_SLOTS_MAX 0u
 #define REMO__TX_REPORTS_PER_SWEEP 1u
 #else
 #define REMO__TX_WAITS_MAX 64u
 #define REMO__TX_CALLS_MAX 128u
+#define REMO__TX_SLOTS_MAX 256u
 #define REMO__TX_LONG_CALLS_MAX 32u
+#define REMO__TX_LONG_SLOTS_MAX 48u
 #define REMO__TX_REPORTS_PER_SWEEP 64u
 #endif
 /* Replies that an owner owes to one node: to watches, and to those that have ended before. */

@@ -49,10 +49,13 @@ static void uncount_calls(struct remo_tx_space *space, uint32_t kind, uint32_t c
     atomic_fetch_sub(&space->shared->calls[kind], calls);
 }
 
-/* Count `calls` calls as in flight, if there is room. */
+/* Count `calls` calls as in flight, if there is room. A cancelled call is late before it is not counted any
+ * more, so each call is counted at least once. */
 static bool count_calls(struct remo_tx_space *space, uint32_t kind, uint32_t calls) {
     static const uint32_t limits[] = {REMO__TX_CALLS_MAX, REMO__TX_LONG_CALLS_MAX};
-    if (atomic_fetch_add(&space->shared->calls[kind], calls) + calls <= limits[kind])
+    static const uint32_t slots[] = {REMO__TX_SLOTS_MAX, REMO__TX_LONG_SLOTS_MAX};
+    uint32_t count = atomic_fetch_add(&space->shared->calls[kind], calls) + calls;
+    if (count <= limits[kind] && count + remo_rpc_late_count(space->rpc) <= slots[kind])
         return true;
     uncount_calls(space, kind, calls);
     return false;

@@ -356,6 +356,7 @@ static int services(struct remo_channel *root) {
     CHECK_NULL(remo_rpc_post_queued(rpc, 0, 0, NULL, 1));
     CHECK_NULL(remo_rpc_serve(NULL, 0));
     CHECK(remo_rpc_remaining_ns(NULL) == REMO_FOREVER);
+    CHECK(remo_rpc_late_count(NULL) == 0);
     CHECK_NULL(remo_rpc_reply(NULL, 0, NULL, 0));
     CHECK_NULL(remo_rpc_defer(NULL, &deferred));
     CHECK_NULL(remo_rpc_reply_later(NULL, deferred, 0, NULL, 0));

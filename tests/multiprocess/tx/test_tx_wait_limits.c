@@ -1,6 +1,8 @@
 /* test_tx_wait_limits.c - transactions that wait, at their limits: an owner that pauses, many transactions
- * that wait for one key, several spaces, LONG handlers whose requests time out. */
+ * that wait for one key, late reports, replies that are late or cannot be sent, several spaces, LONG handlers
+ * whose requests time out. */
 #include "../../support/turns.h"
+#include "objects/rpc/rpc.h"
 #include "tx_place.h"
 
 #define PAUSED_TASKS REMO__TX_WAITS_MAX
@@ -250,6 +252,94 @@ static int spaces(struct remo_node *node, void *ctx) {
     return close_place(&place);
 }
 
+/* ---- replies that cannot be sent ---- */
+
+/* Make a reply fail, or succeed again. Returns the word that was replaced. */
+static uint64_t replace_word(struct remo_rpc_deferred *reply, uint64_t word) {
+    uint64_t replaced = reply->word[0];
+    reply->word[0] = word;
+    return replaced;
+}
+
+/* Two watches change. The reply to the first one fails, so the second one is not tried. Sweeps send both. */
+static int keep_replies(struct place *place, const uint64_t *keys) {
+    struct remo__tx_peer *peer = &place->space->peers[0];
+    pthread_mutex_t *sweeps = &place->node->threads->observers_lock;
+    CHECK_OK(await_watches(place, 1));
+    pthread_mutex_lock(&peer->mutex);
+    uint64_t word = replace_word(&peer->watches[0].deferred, UINT64_MAX); /* the first wait has number 0 */
+    pthread_mutex_unlock(&peer->mutex);
+    begin_turn(&shared->turns, 1);
+    CHECK_OK(await_watches(place, 2));
+    pthread_mutex_lock(sweeps);
+    int rc[2] = {plain_put(place, keys[0], 1), plain_put(place, keys[1], 1)};
+    uint32_t watches = watches_of(place), unsent = peer->unsent_count, replies = peer->replies_count;
+    (void)replace_word(&peer->unsent[0].deferred, word);
+    pthread_mutex_unlock(sweeps);
+    CHECK(rc[0] == 0 && rc[1] == 0);
+    CHECK_EQUAL(watches, 0);
+    CHECK_EQUAL(unsent, 2);
+    CHECK_EQUAL(replies, 2);
+    return 0;
+}
+
+static int unsent_replies(struct remo_node *node, void *ctx) {
+    static struct waiter waiters[2];
+    struct tasks tasks[2];
+    struct place place;
+    (void)ctx;
+    CHECK(open_place(node, NULL, &place) == 0);
+    const uint64_t keys[2] = {key_of(&place, 1, 0), key_of(&place, 1, 1)};
+    for (uint32_t i = 0; i < 2 && place.rank == 0; i++) {
+        waiters[i] = (struct waiter){.place = &place, .space = place.space, .keys = {keys[i]}, .expected = 1};
+        tasks[i] = (struct tasks){.node = node, .waiters = &waiters[i], .count = 1};
+        CHECK(i == 0 || reach_turn(&shared->turns, 1) == 0);
+        CHECK(pthread_create(&tasks[i].thread, NULL, run_in_thread, &tasks[i]) == 0);
+    }
+    CHECK_OK(place.rank == 1 ? keep_replies(&place, keys) : 0);
+    for (uint32_t i = 0; i < 2 && place.rank == 0; i++) {
+        CHECK(pthread_join(tasks[i].thread, NULL) == 0);
+        CHECK_OK(tasks[i].rc);
+        CHECK_EQUAL(waiters[i].runs, 2);
+    }
+    CHECK_OK(cluster_meet());
+    CHECK_OK(await_no_watch(&place));
+    return close_place(&place);
+}
+
+/* ---- late replies ---- */
+
+#define ROOM 40u /* calls for which late replies leave slots */
+
+/* Many calls of node 0 to node 2 have ended without a reply. The transactions that wait leave some slots. */
+static int late_replies(struct remo_node *node, void *ctx) {
+    static struct waiter waiters[PAUSED_TASKS];
+    struct tasks tasks = {.node = node, .waiters = waiters, .count = PAUSED_TASKS};
+    struct remo__rpc_transport *transport;
+    struct place place;
+    (void)ctx;
+    CHECK(open_place(node, NULL, &place) == 0);
+    CHECK_OK(remo__rpc_transport_get(node, &transport));
+    if (place.rank == 0) {
+        atomic_fetch_add(&transport->peers[2].retired[0], REMO__TX_SLOTS_MAX - ROOM);
+        atomic_fetch_add(&transport->retired_count, REMO__TX_SLOTS_MAX - ROOM);
+        for (uint32_t i = 0; i < PAUSED_TASKS; i++)
+            waiters[i] = (struct waiter){
+                .place = &place, .space = place.space, .keys = {0, key_of(&place, 1, 0)}, .expected = 1};
+        CHECK_OK(run_tasks(&tasks));
+        atomic_fetch_sub(&transport->peers[2].retired[0], REMO__TX_SLOTS_MAX - ROOM);
+        atomic_fetch_sub(&transport->retired_count, REMO__TX_SLOTS_MAX - ROOM);
+    } else if (place.rank == 1) {
+        CHECK_OK(await_watches(&place, ROOM));
+        CHECK_OK(await_runs(4 * PAUSED_TASKS)); /* those without a watch run again and again */
+        CHECK_EQUAL(watches_of(&place), ROOM);
+        CHECK_OK(plain_put(&place, key_of(&place, 1, 0), 1));
+    }
+    CHECK_OK(cluster_meet());
+    CHECK_OK(await_no_watch(&place));
+    return close_place(&place);
+}
+
 /* ---- LONG handlers ---- */
 
 struct handler {
@@ -405,13 +495,10 @@ static int long_handlers(struct remo_node *node, void *ctx) {
 }
 
 int main(int argc, char **argv) {
-    static const struct cluster_test tests[] = {CLUSTER_TEST(paused, 2),
-                                                CLUSTER_TEST(crowd, CROWDS + 1),
-                                                CLUSTER_TEST(late_reports, 2),
-                                                CLUSTER_TEST(spaces, 2),
-                                                CLUSTER_TEST(long_handler, 2),
-                                                CLUSTER_TEST(long_handlers, 4),
-                                                {0}};
+    static const struct cluster_test tests[] = {
+        CLUSTER_TEST(paused, 2),       CLUSTER_TEST(crowd, CROWDS + 1), CLUSTER_TEST(late_reports, 2),
+        CLUSTER_TEST(spaces, 2),       CLUSTER_TEST(unsent_replies, 2), CLUSTER_TEST(late_replies, 3),
+        CLUSTER_TEST(long_handler, 2), CLUSTER_TEST(long_handlers, 4),  {0}};
     shared = cluster_shared(sizeof *shared);
     return cluster_main(argc, argv, tests, setup);
 }
