@@ -342,15 +342,15 @@ REMO_API int remo_rpc_post_queued(struct remo_rpc *rpc, uint32_t node, uint32_t 
  *   -EINVAL   `rpc` is NULL */
 REMO_API int remo_rpc_serve(struct remo_rpc *rpc, uint64_t timeout_ns);
 /* Return the time that is left for the request whose handler calls this: 0 after its deadline. REMO_FOREVER
- * for a request without a deadline, outside handlers, in a `done` function, and if `rpc` is NULL. The calls of
- * a LONG handler have no more time than this in any case; use it as the timeout of its other waits. `rpc` is
- * any service of the node. */
+ * for a request without a deadline, outside handlers, in a `done` function, and if `rpc` is NULL. The calls
+ * of a LONG handler have no more time than this in any case; use it as the timeout of its other waits. `rpc`
+ * is any service of the node. */
 REMO_API uint64_t remo_rpc_remaining_ns(const struct remo_rpc *rpc);
 /* Return the number of calls of this node that have ended without a reply that may still arrive, and keep
  * their slots (see Failure): after a timeout or a cancel, to all nodes, of all services. In a LONG handler it
- * counts only calls of the depth that the calls of the handler have; elsewhere those of depth 1. Use it before
- * calls that may end without a reply, to leave slots to others. 0 if `rpc` is NULL. Sends nothing; if there
- * are such calls, looks for their replies: some microseconds. */
+ * counts only calls of the depth that the calls of the handler have; elsewhere those of depth 1. Use it
+ * before calls that may end without a reply, to leave slots to others. 0 if `rpc` is NULL. Sends nothing; if
+ * there are such calls, looks for their replies: some microseconds. */
 REMO_API uint32_t remo_rpc_late_count(const struct remo_rpc *rpc);
 
 /* ---- replies ---- */

@@ -254,10 +254,10 @@ REMO_API int remo_tx_settle(struct remo_tx *tx, uint64_t timeout_ns, enum remo_t
  * operation. */
 REMO_API void remo_tx_abort(struct remo_tx *tx);
 
-/* End the transaction without its changes, and wait until a key that it has read may have changed. Then the
- * program calls remo_tx_begin and repeats its reads, which return the new values. Blocks for `timeout_ns` at most; in a LONG
- * handler also until the deadline of its request at most. On fabrics that do not order writes, the start and
- * the end may also wait for fences (rpc.h, Cost).
+/* End the transaction without its changes, also after an error, and wait until a key that it has read may
+ * have changed. Then the program calls remo_tx_begin and repeats its reads, which return the new values.
+ * Blocks for `timeout_ns` at most; in a LONG handler also until the deadline of its request at most. On
+ * fabrics that do not order writes, the start and the end may also wait for fences (rpc.h, Cost).
  * Returns 0 if a result that the transaction has read is not current any more, even if it changed before the
  * call. For a key that was present, each update, put or delete counts, even if the value is the same again.
  * An absent key counts as changed while it is present. A change that a commit has prepared, but not applied

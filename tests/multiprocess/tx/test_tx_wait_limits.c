@@ -429,8 +429,8 @@ static int wait_for_all(void *ctx, const struct remo_rpc_request *request) {
     return rc;
 }
 
-/* Node 0 starts as many LONG handlers as can run. Their waits take a part of the slots of their depth, so some
- * poll. The deadline of their requests ends them all. Returns the number that have started. */
+/* Node 0 starts as many LONG handlers as can run. Their waits take a part of the slots of their depth, so
+ * some poll. The deadline of their requests ends them all. Adds the number that have started to *started. */
 static int fill_handlers(struct remo_rpc *rpc, struct handler *handler, uint64_t *calls, uint64_t *started,
                          uint64_t time_ns) {
     struct remo_rpc_op ops[REMO_RPC_LONG_MAX], *list[REMO_RPC_LONG_MAX];
