@@ -1,8 +1,7 @@
 /* outbox.c - the outbox pattern: a transaction changes a row, and pushes a message about it into a queue.
  *     remo run -n 3 -- ./outbox        At least 2 nodes.
- * The last node pops the messages, and applies them to a copy of the row. No message is lost, or applied
- * twice, or sent without its change. Rows and queue have one owner, so each commit is one call to it. While
- * the queue is empty, the last node sleeps; while it is full, the others do. */
+ * The last node pops the messages, and applies them to a copy of the row: none is lost, applied twice, or
+ * sent without its change. Each commit is one call. The nodes sleep while the queue is empty, or full. */
 #include <errno.h>
 #include <remo/remo.h>
 #include <stdio.h>

@@ -17,7 +17,8 @@
  *          return REMO_TX_WAIT: it runs again when an element was pushed (examples/outbox.c).
  *          remo_tx_run does not repeat a transaction after -ENOSPC: pop elements, or try again later. Or call
  *          remo_tx_queue_count before a push, and return REMO_TX_WAIT if the queue is full: the function runs
- *          again after a push or pop.
+ *          again after a push or pop. The commit may still return -ENOSPC, if pops change items of several
+ *          owners (see Failure).
  *          Change the structure only by the functions below.
  * Layout:  share = {item of the front; item of the back; slots for elements}, each aligned to 64 bytes.
  *          Element n is in slot n modulo `capacity`. Its key is n, in 8 bytes; the keys of the front and the
