@@ -1,0 +1,390 @@
+/* get.c - the read of one object: copies an extent to a private buffer (in mapped memory, only its header and
+ * records), and finds the state there. Invariant: the state is used only if the location came from the
+ * directory during the call, or the head does not have the superseded mark, or a record of a later version
+ * follows the state. Otherwise the object may have changed in another extent. docs/internals/versioned.md
+ * describes the cases. */
+#include "objects/versioned/get.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PREFETCHED_BYTES 384u
+#define PREFETCHED_BYTES_MAX 2048u
+#define KEPT_BYTES_MAX (64u << 10) /* larger buffers are not kept between reads */
+
+/* ---- buffers ---- */
+
+static struct remo__versioned_buffer *take_buffer(struct remo_versioned *versioned,
+                                                  const struct remo__thread *thread) {
+    struct remo__versioned_buffer *buffer = versioned->buffers[thread->index];
+    if (remo__likely(buffer != NULL)) {
+        versioned->buffers[thread->index] = buffer->next;
+        return buffer;
+    }
+    buffer = aligned_alloc(REMO__CACHE_LINE, sizeof *buffer + versioned->shape.extent_bytes);
+    if (!buffer)
+        remo__fail(-ENOMEM, "no memory for a read of %s", remo_channel_name(versioned->region->channel));
+    return buffer;
+}
+
+static void put_buffer(struct remo_versioned *versioned, const struct remo__thread *thread,
+                       struct remo__versioned_buffer *buffer) {
+    if (versioned->shape.extent_bytes > KEPT_BYTES_MAX) {
+        free(buffer);
+        return;
+    }
+    buffer->next = versioned->buffers[thread->index];
+    versioned->buffers[thread->index] = buffer;
+}
+
+/* ---- facts about an owner ---- */
+
+/* If another thread has found the version, its reads precede those of this thread after this call. */
+static uint64_t known_version(const struct remo__versioned_peer *peer) {
+    return atomic_load_explicit(&peer->version, memory_order_acquire);
+}
+
+static void learn_version(struct remo__versioned_peer *peer, uint64_t version) {
+    uint64_t known = atomic_load_explicit(&peer->version, memory_order_relaxed);
+    while (remo__unlikely(known < version)
+           && !atomic_compare_exchange_weak_explicit(&peer->version, &known, version, memory_order_release,
+                                                     memory_order_relaxed))
+        continue;
+}
+
+/* Return the known locations of an owner's objects, or NULL with the error's sentence set. */
+static _Atomic uint64_t *locations_of(struct remo_versioned *versioned, struct remo__versioned_peer *peer) {
+    _Atomic uint64_t *locations = atomic_load_explicit(&peer->locations, memory_order_acquire), *none = NULL;
+    if (remo__likely(locations != NULL))
+        return locations;
+    locations = calloc(versioned->shape.objects, sizeof locations[0]);
+    if (!locations) {
+        remo__fail(-ENOMEM, "no memory for the locations of %u objects of %s", versioned->shape.objects,
+                   remo_channel_name(versioned->region->channel));
+        return NULL;
+    }
+    if (atomic_compare_exchange_strong(&peer->locations, &none, locations))
+        return locations;
+    free(locations); /* another thread was first */
+    return none;
+}
+
+/* ---- reads ---- */
+
+/* Read from the owner's memory, at the owner without a network operation. With an ack, the data is in place
+ * when the ack is complete. */
+static int read_bytes(const struct remo__versioned_get *get, uint64_t offset, void *dst, size_t bytes,
+                      struct remo_ack *ack) {
+    const struct remo__memory *memory = get->versioned->region->memory;
+    struct remo__ref ref;
+    if (remo__versioned_is_own(get)) {
+        remo__copy_from(dst, memory->own + offset, bytes);
+        return 0;
+    }
+    int rc = remo__memory_find(memory, get->thread, get->owner, offset, &ref);
+    return rc == 0 ? remo__read(ref, dst, bytes, ack) : rc;
+}
+
+static int read_word(const struct remo__versioned_get *get, uint64_t offset, uint64_t *ret_word) {
+    return read_bytes(get, offset, ret_word, sizeof *ret_word, NULL);
+}
+
+static int fail_damaged(const struct remo__versioned_get *get) {
+    return remo__fail(
+        -EPROTO, "the memory of %s at node %u is damaged: it has no valid object %u; start the job again",
+        remo_channel_name(get->versioned->region->channel), get->owner, get->object);
+}
+
+int remo__versioned_get_version(const struct remo__versioned_get *get, uint64_t *ret_version) {
+    int rc = read_word(get, 0, ret_version);
+    if (rc != 0)
+        return rc;
+    if (*ret_version == REMO_VERSIONED_NEWEST)
+        return fail_damaged(get);
+    /* The thread that stored it may not have flushed it yet. A peer must not read an older version after this
+     * call. */
+    if (remo__versioned_is_own(get))
+        remo__flush(get->versioned->region->memory->own, sizeof *ret_version);
+    learn_version(get->peer, *ret_version);
+    return 0;
+}
+
+static bool is_location(const struct remo__versioned_get *get) {
+    return remo__versioned_extent(get->location) < get->versioned->shape.extents
+           && remo__versioned_generation(get->location) > 0;
+}
+
+static uint64_t extent_at(const struct remo__versioned_get *get) {
+    return remo__versioned_extent_at(&get->versioned->shape, remo__versioned_extent(get->location));
+}
+
+/* Set get->place to the extent in mapped memory, and get->stats. */
+static int find_place(struct remo__versioned_get *get) {
+    const struct remo__memory *memory = get->versioned->region->memory;
+    struct remo__ref ref;
+    uint64_t head;
+    if (remo__versioned_is_own(get)) {
+        get->place = memory->own + extent_at(get);
+        return 0;
+    }
+    int rc = remo__memory_find(memory, get->thread, get->owner, extent_at(get), &ref);
+    if (rc != 0)
+        return rc;
+    while (remo__unlikely(!(get->place = remo__ref_mapped(ref)))) {
+        rc = remo__read(ref, &head, sizeof head, NULL); /* for the error */
+        if (rc != 0)
+            return rc;
+    }
+    get->stats = ref.stats;
+    return 0;
+}
+
+static void prefetch_lines(const char *place, uint64_t bytes) {
+    for (uint64_t at = 0; at < bytes; at += REMO__CACHE_LINE)
+        __builtin_prefetch(place + at);
+}
+
+/* Prefetch together the lines that most visitors use: the first lines of the base and of the records, and the
+ * end of the base. Otherwise one load would wait for another. */
+static void prefetch_parts(const struct remo__versioned_get *get) {
+    const struct remo__versioned_shape *shape = &get->versioned->shape;
+    uint64_t records = sizeof(struct remo__versioned_header) + shape->base_bytes;
+    prefetch_lines(get->place, remo__min(records, PREFETCHED_BYTES));
+    prefetch_lines(get->place + records - 1, remo__min(UINT64_C(8) * shape->log_words, PREFETCHED_BYTES));
+}
+
+/* Prefetch the beginning of an extent, while the extent before it is visited. The CPU prefetches the rest
+ * itself when the visitor reads it in order. */
+void remo__versioned_get_prefetch(const struct remo__versioned_get *get) {
+    const struct remo__versioned_shape *shape = &get->versioned->shape;
+    const struct remo__memory *memory = get->versioned->region->memory;
+    if (get->is_done || get->location == 0)
+        return;
+    const char *place = remo__versioned_is_own(get) ? memory->own + extent_at(get)
+                                                    : remo__memory_mapped(memory, get->owner, extent_at(get));
+    uint64_t bytes = remo__min(shape->extent_bytes, shape->base_bytes + PREFETCHED_BYTES);
+    if (place)
+        prefetch_lines(place, remo__min(bytes, PREFETCHED_BYTES_MAX));
+}
+
+/* Return whether the extent in mapped memory still has the generation of the location. */
+static bool has_generation(const struct remo__versioned_get *get) {
+    uint64_t head;
+    remo__copy_from(&head, get->place, sizeof head);
+    return remo__versioned_generation(head) == remo__versioned_generation(get->location);
+}
+
+/* Copy the header and then the records that the head counts, and read the head again. The copy is whole if
+ * the generation is the same, because the header was placed before the location. */
+int remo__versioned_get_copy_in_order(struct remo__versioned_get *get) {
+    const struct remo__versioned_shape *shape = &get->versioned->shape;
+    struct remo__versioned_image *image = &get->buffer->image;
+    int rc = find_place(get);
+    if (rc != 0)
+        return rc;
+    prefetch_parts(get);
+    remo__copy_from(&image->header, get->place, sizeof image->header);
+    uint64_t words = remo__min(remo__versioned_used(image->header.head), shape->log_words);
+    if (words > 0)
+        remo__copy_from(image->contents, get->place + sizeof image->header + shape->base_bytes, 8 * words);
+    if (!has_generation(get))
+        image->header.head = 0; /* the extent was used again */
+    if (get->stats)
+        remo__count(&get->stats->reads, 1);
+    return 0;
+}
+
+int remo__versioned_get_copy(const struct remo__versioned_get *get, struct remo_ack *ack) {
+    return read_bytes(get, extent_at(get), &get->buffer->image, get->versioned->shape.extent_bytes, ack);
+}
+
+int remo__versioned_get_locate(struct remo__versioned_get *get, struct remo_ack *ack) {
+    get->is_fresh = true;
+    return read_bytes(get, remo__versioned_directory_at(get->object), &get->location, sizeof get->location,
+                      ack);
+}
+
+int remo__versioned_get_use_location(struct remo__versioned_get *get) {
+    if (!is_location(get))
+        return fail_damaged(get);
+    atomic_store_explicit(get->known, get->location, memory_order_release);
+    return 0;
+}
+
+/* Return the records in the buffer. */
+static const uint64_t *records_of(const struct remo__versioned_get *get) {
+    uint32_t base_words = remo__versioned_is_in_order(get) ? 0 : get->versioned->shape.base_bytes / 8;
+    return get->buffer->image.contents + base_words;
+}
+
+/* ---- one copy ---- */
+
+/* If another copy is needed, the functions below set get->location to 0 or to an earlier extent. */
+
+static int restart(struct remo__versioned_get *get) {
+    get->location = 0;
+    get->is_older = false;
+    if (get->wants_newest)
+        get->at = REMO_VERSIONED_NEWEST;
+    return 0;
+}
+
+/* The extent has been used again. */
+static int restart_reused(struct remo__versioned_get *get) {
+    if (!get->is_older || get->wants_newest)
+        return restart(get);
+    return remo__fail(
+        -ESTALE,
+        "cannot read version %llu of object %u of %s at node %u: it is not retained any more; read a "
+        "newer version, or open the table with a larger retain",
+        (unsigned long long)get->at, get->object, remo_channel_name(get->versioned->region->channel),
+        get->owner);
+}
+
+/* Continue with the extent that the object had before. */
+static int go_back(struct remo__versioned_get *get) {
+    get->location = get->buffer->image.header.previous;
+    get->is_older = true;
+    return is_location(get) ? 0 : fail_damaged(get);
+}
+
+/* A part of the copy is not whole. Read the head again, and set *ret_same to whether its generation is the
+ * same. Then the extent was not used again during the copy, so the part had not been written completely. */
+static int confirm(struct remo__versioned_get *get, bool *ret_same) {
+    uint64_t head;
+    int rc = read_word(get, extent_at(get), &head);
+    *ret_same = rc == 0 && remo__versioned_generation(head) == remo__versioned_generation(get->location);
+    return rc == 0 && !*ret_same ? restart_reused(get) : rc;
+}
+
+/* The base is not whole: the extent has been used again, or the memory is damaged. */
+static int explain_damage(struct remo__versioned_get *get) {
+    bool is_same = true;
+    int rc = remo__versioned_is_in_order(get) ? 0 : confirm(get, &is_same);
+    return rc == 0 && is_same ? fail_damaged(get) : rc;
+}
+
+/* Remove the last commit from the state if it is not visible yet. If the base contains it, the state before
+ * is in the previous extent: continue there, as of the visible version, and set *ret_again. */
+static int leave_out_pending(struct remo__versioned_get *get, struct remo__versioned_state *state,
+                             bool *ret_again) {
+    uint64_t version;
+    if (!state->is_pending || get->at != REMO_VERSIONED_NEWEST || state->version <= known_version(get->peer))
+        return 0;
+    int rc = remo__versioned_get_version(get, &version);
+    if (rc != 0 || state->version <= version)
+        return rc;
+    *ret_again = state->words == 0;
+    if (*ret_again) {
+        get->at = version;
+        return go_back(get);
+    }
+    state->version = state->version_before;
+    state->words = state->words_before;
+    return 0;
+}
+
+/* Call the visitor. In mapped memory the visitor reads the base in place. If the extent was used again
+ * meanwhile, the visitor may have read any bytes. */
+int remo__versioned_get_visit(struct remo__versioned_get *get) {
+    const struct remo__versioned_image *image = &get->buffer->image;
+    const struct remo__versioned_state *state = &get->state;
+    bool is_in_place = remo__versioned_is_in_order(get);
+    uint64_t copied = 0;
+    struct remo_versioned_view view = {.shape = &get->versioned->shape,
+                                       .base = is_in_place ? get->place + sizeof image->header
+                                                           : (const char *)image->contents,
+                                       .is_in_place = is_in_place,
+                                       .records = records_of(get),
+                                       .words = state->words,
+                                       .parts = state->parts,
+                                       .version = state->version,
+                                       .copied = &copied};
+    get->is_ready = false;
+    get->visit(get->ctx, &view);
+    if (is_in_place && get->stats)
+        remo__count(&get->stats->bytes, sizeof image->header + UINT64_C(8) * state->words + copied);
+    if (is_in_place && !has_generation(get))
+        return restart_reused(get);
+    learn_version(get->peer, state->version);
+    get->version = state->version;
+    get->is_done = true;
+    return 0;
+}
+
+/* Decide whether the state is that of the request. */
+static int check_state(struct remo__versioned_get *get) {
+    const struct remo__versioned_image *image = &get->buffer->image;
+    bool is_same = true, again = false;
+    if (image->header.head & REMO__VERSIONED_SUPERSEDED && !get->is_fresh && !get->is_older
+        && !get->state.has_later)
+        return restart(get);
+    int rc = get->state.is_cut ? confirm(get, &is_same) : 0;
+    if (rc == 0 && is_same)
+        rc = leave_out_pending(get, &get->state, &again);
+    get->is_ready = rc == 0 && is_same && !again;
+    return rc;
+}
+
+int remo__versioned_get_use_copy(struct remo__versioned_get *get) {
+    switch (remo__versioned_judge(&get->versioned->shape, &get->buffer->image, records_of(get), get->object,
+                                  remo__versioned_generation(get->location), get->at,
+                                  !remo__versioned_is_in_order(get), &get->state)) {
+    case REMO__VERSIONED_REUSED: return restart_reused(get);
+    case REMO__VERSIONED_LATER: return go_back(get);
+    case REMO__VERSIONED_STATE: return check_state(get);
+    default: return explain_damage(get);
+    }
+}
+
+/* ---- begin and end ---- */
+
+int remo__versioned_begin(struct remo_versioned *versioned, uint32_t owner,
+                          struct remo__versioned_get *ret_get) {
+    *ret_get = (struct remo__versioned_get){.versioned = versioned, .owner = owner, .ack = REMO_ACK_INIT};
+    if (owner >= versioned->region->nodes || !remo_nodeset_has(&versioned->owners, owner))
+        return remo__fail(-EINVAL, "cannot read from node %u: it is not an owner of %s", owner,
+                          remo_channel_name(versioned->region->channel));
+    ret_get->thread = remo__thread(versioned->region->node);
+    ret_get->peer = &versioned->peers[owner];
+    return ret_get->thread ? 0 : remo__last_code();
+}
+
+int remo__versioned_get_begin(struct remo_versioned *versioned, uint32_t owner, uint32_t object,
+                              uint64_t version, remo_versioned_visitor *visit, void *ctx,
+                              struct remo__versioned_get *ret_get) {
+    int rc = remo__versioned_begin(versioned, owner, ret_get);
+    if (rc != 0)
+        return rc;
+    _Atomic uint64_t *locations = locations_of(versioned, ret_get->peer);
+    if (!locations)
+        return remo__last_code();
+    ret_get->object = object;
+    ret_get->at = version;
+    ret_get->wants_newest = version == REMO_VERSIONED_NEWEST;
+    ret_get->visit = visit;
+    ret_get->ctx = ctx;
+    ret_get->known = &locations[object];
+    /* If another thread has read the location, the extent precedes it. */
+    ret_get->location = atomic_load_explicit(ret_get->known, memory_order_acquire);
+    ret_get->buffer = take_buffer(versioned, ret_get->thread);
+    return ret_get->buffer ? 0 : remo__last_code();
+}
+
+void remo__versioned_get_end(struct remo__versioned_get *get) {
+    if (get->buffer)
+        put_buffer(get->versioned, get->thread, get->buffer);
+}
+
+int remo__versioned_get_check(const struct remo__versioned_get *get) {
+    uint64_t version = known_version(get->peer);
+    if (get->at <= version || get->at == REMO_VERSIONED_NEWEST)
+        return 0;
+    int rc = remo__versioned_get_version(get, &version);
+    if (rc == 0 && get->at > version)
+        rc = remo__fail(
+            -EINVAL, "cannot read version %llu of %s at node %u: the newest version is %llu; try again later",
+            (unsigned long long)get->at, remo_channel_name(get->versioned->region->channel), get->owner,
+            (unsigned long long)version);
+    return rc;
+}
