@@ -75,13 +75,34 @@ void remo__tree_put_buffer(struct tree_cache *cache, struct tree_buffer *buffer)
 
 /* ---- inner nodes ---- */
 
-static struct tree_cached *slot_of(struct tree_cache *cache, uint32_t owner, uint32_t object) {
-    return &cache->slots[(object ^ owner * 2654435761u) % TREE_CACHE_SLOTS];
+/* The slots where a node may be: this one, and those after it. */
+static uint32_t first_slot(uint32_t owner, uint32_t object) {
+    return object ^ owner * 2654435761u;
+}
+
+static struct tree_cached *find_slot(struct tree_cache *cache, uint32_t owner, uint32_t object) {
+    uint32_t first = first_slot(owner, object);
+    for (uint32_t i = 0; i < TREE_CACHE_WAYS; i++) {
+        struct tree_cached *slot = &cache->slots[(first + i) % TREE_CACHE_SLOTS];
+        if (slot->owner == owner && slot->object == object && slot->count > 0)
+            return slot;
+    }
+    return NULL;
+}
+
+/* Return a slot for a node that is not cached: an empty one, or that of another node. */
+static struct tree_cached *choose_slot(struct tree_cache *cache, uint32_t owner, uint32_t object) {
+    uint32_t first = first_slot(owner, object);
+    for (uint32_t i = 0; i < TREE_CACHE_WAYS; i++) {
+        struct tree_cached *slot = &cache->slots[(first + i) % TREE_CACHE_SLOTS];
+        if (slot->count == 0)
+            return slot;
+    }
+    return &cache->slots[first % TREE_CACHE_SLOTS];
 }
 
 const struct tree_cached *remo__tree_cached(struct tree_cache *cache, uint32_t owner, uint32_t object) {
-    const struct tree_cached *slot = slot_of(cache, owner, object);
-    return slot->owner == owner && slot->object == object && slot->count > 0 ? slot : NULL;
+    return find_slot(cache, owner, object);
 }
 
 /* Allocate memory for one node, if the slot has none: the first bytes of the keys, the children, and a
@@ -124,14 +145,15 @@ static void fill_slot(const struct remo_tree *tree, struct tree_cached *slot) {
 
 void remo__tree_cache_node(const struct remo_tree *tree, struct tree_cache *cache, uint32_t owner,
                            uint32_t object, const void *node) {
-    struct tree_cached *slot = slot_of(cache, owner, object);
-    bool has_node = slot->owner == owner && slot->object == object;
+    struct tree_cached *slot = find_slot(cache, owner, object);
     struct tree_header header;
     memcpy(&header, node, sizeof header);
     if (header.level == 0) {
-        slot->count = has_node ? 0 : slot->count;
+        if (slot)
+            slot->count = 0;
         return;
     }
+    slot = slot ? slot : choose_slot(cache, owner, object);
     if (!alloc_slot(tree, slot))
         return; /* without memory, the node is not cached and is read again */
     slot->owner = owner;

@@ -37,12 +37,14 @@
 #ifdef REMO_SIM_SMALL
 #define TREE_DEPTH_MAX 4u /* levels */
 #define TREE_CACHE_SLOTS 2u
+#define TREE_CACHE_WAYS 1u
 #define TREE_OVERLAY_MAX 16u
 #define TREE_LOAD_LEAVES 2u
 #define TREE_WINDOW 3u /* nodes in a buffer: the leaves of gets; a scan visits one leaf less in one call */
 #else
 #define TREE_DEPTH_MAX 16u
 #define TREE_CACHE_SLOTS 1024u
+#define TREE_CACHE_WAYS 4u    /* slots where a node may be */
 #define TREE_OVERLAY_MAX 256u /* nodes that the writes of one apply change */
 #define TREE_LOAD_LEAVES 16u  /* that a load collects, and commits at one instant */
 #define TREE_WINDOW 16u
