@@ -36,13 +36,20 @@ uint64_t remo__versioned_seal_record(uint64_t generation, uint32_t at,
 
 /* ---- judge ---- */
 
-/* Copy the record at word `at`, without its data. Returns whether the record is within `used` words, and its
- * range within the object. */
+/* Load the record at word `at`, without its data. By words: a load of more bytes would wait until the words,
+ * which have just been copied one by one, are in the cache. */
+static struct remo__versioned_record record_at(const uint64_t *records, uint32_t at) {
+    return (struct remo__versioned_record){
+        .version = records[at], .place = records[at + 1], .seal = records[at + 2]};
+}
+
+/* Load the record at word `at`. Returns whether the record is within `used` words, and its range within the
+ * object. */
 static bool find_record(const struct remo__versioned_shape *shape, const uint64_t *records, uint32_t at,
                         uint32_t used, struct remo__versioned_record *ret_record) {
     if (used - at < REMO__VERSIONED_RECORD_BYTES / 8)
         return false;
-    memcpy(ret_record, records + at, sizeof *ret_record);
+    *ret_record = record_at(records, at);
     uint32_t size = size_of(ret_record->place), offset = offset_of(ret_record->place);
     return size > 0 && size <= shape->object_bytes && offset <= shape->object_bytes - size
            && remo__versioned_record_words(size) <= used - at;
@@ -80,26 +87,29 @@ enum remo__versioned_verdict remo__versioned_judge(const struct remo__versioned_
         return REMO__VERSIONED_DAMAGED;
     if (header->base_version > version)
         return REMO__VERSIONED_LATER;
+    bool is_cut = false, has_later = false; /* not in `state`: gcc would load both at once, too early */
     while (at < used) {
         struct remo__versioned_record record;
         bool is_valid = find_record(shape, records, at, used, &record);
         if (!has_seals && !is_valid)
             return REMO__VERSIONED_DAMAGED;
-        state.is_cut = has_seals && !(is_valid && is_whole(image, records, at, &record));
-        state.has_later = !state.is_cut && record.version > version;
-        if (state.is_cut || state.has_later)
+        is_cut = has_seals && !(is_valid && is_whole(image, records, at, &record));
+        has_later = !is_cut && record.version > version;
+        if (is_cut || has_later)
             break;
         at += remo__versioned_record_words(size_of(record.place));
         state.parts |= remo__versioned_parts(shape, offset_of(record.place), size_of(record.place));
         if (record.place & REMO__VERSIONED_ENDS)
             extend(&state, record.version, at);
     }
-    state.is_pending = !state.is_cut && header->head & REMO__VERSIONED_PENDING;
+    state.is_cut = is_cut;
+    state.has_later = has_later;
+    state.is_pending = !is_cut && header->head & REMO__VERSIONED_PENDING;
     *ret_state = state;
     return REMO__VERSIONED_STATE;
 }
 
-/* Copy the data of a record; 8 to 16 bytes without a call of memcpy. */
+/* Copy the data of a record; up to 16 bytes without a call of memcpy. */
 static void copy_data(char *dst, const char *src, uint32_t bytes) {
     if (bytes >= 8 && bytes <= 16) {
         uint64_t first, last;
@@ -107,6 +117,12 @@ static void copy_data(char *dst, const char *src, uint32_t bytes) {
         memcpy(&last, src + bytes - 8, 8);
         memcpy(dst, &first, 8);
         memcpy(dst + bytes - 8, &last, 8);
+    } else if (bytes >= 4 && bytes < 8) {
+        uint32_t first, last;
+        memcpy(&first, src, 4);
+        memcpy(&last, src + bytes - 4, 4);
+        memcpy(dst, &first, 4);
+        memcpy(dst + bytes - 4, &last, 4);
     } else {
         memcpy(dst, src, bytes);
     }
@@ -115,8 +131,7 @@ static void copy_data(char *dst, const char *src, uint32_t bytes) {
 void remo__versioned_overlay(const uint64_t *records, uint32_t words, uint32_t offset, void *dst,
                              uint32_t bytes) {
     for (uint32_t at = 0; at < words;) {
-        struct remo__versioned_record record;
-        memcpy(&record, records + at, sizeof record);
+        const struct remo__versioned_record record = record_at(records, at);
         uint32_t start = offset_of(record.place), size = size_of(record.place);
         uint32_t first = remo__max(start, offset), end = remo__min(start + size, offset + bytes);
         const char *data = (const char *)(records + at + REMO__VERSIONED_RECORD_BYTES / 8);

@@ -47,13 +47,14 @@ uint64_t remo__tree_first_bytes(struct tree_bytes key) {
 }
 
 int remo__tree_compare(struct tree_bytes a, struct tree_bytes b) {
-    uint32_t common = a.bytes < b.bytes ? a.bytes : b.bytes;
+    uint32_t common = a.bytes < b.bytes ? a.bytes : b.bytes, compared = 0;
     if (common >= 8) {
         uint64_t first_a = first_bytes(a.data), first_b = first_bytes(b.data);
         if (first_a != first_b)
             return first_a < first_b ? -1 : 1;
+        compared = 8;
     }
-    int order = common > 0 ? memcmp(a.data, b.data, common) : 0;
+    int order = common > compared ? memcmp(at(a.data, compared), at(b.data, compared), common - compared) : 0;
     return order != 0 ? order : (a.bytes > b.bytes) - (a.bytes < b.bytes);
 }
 
