@@ -33,8 +33,9 @@
  *          reads the head again.
  *          read_many: 1 read of the version, and then as read for each object, 16 objects at the same
  *          time.
- *          visit, visit_many: as read_at and read_many_at. In mapped memory, visit_many also loads the
- *          first 5 KiB of the next object into the cache during the visit of one.
+ *          visit, visit_many, visit_each: as read_at and read_many_at. In mapped memory, visit_many also
+ *          loads the first 2 KiB of the next object into the cache during the visit of one. visit_each
+ *          loads the first 512 bytes of objects, and 384 bytes of their records, before it reads them.
  *          read_at: as read; at most 1 more read of an extent for each move of the object since
  *          `version`; and 1 read of 8 bytes if this node has not found yet that the owner has reached
  *          `version`.
@@ -98,10 +99,11 @@ struct remo_versioned_change {
     const void *data;
 };
 
-/* One object of remo_versioned_read_many, remo_versioned_read_many_at and remo_versioned_visit_many. */
+/* One object of remo_versioned_read_many, remo_versioned_read_many_at, remo_versioned_visit_many and
+ * remo_versioned_visit_each. */
 struct remo_versioned_item {
     uint32_t object;
-    void *value;      /* object_bytes bytes; for remo_versioned_visit_many the `ctx` of the visitor */
+    void *value;      /* object_bytes bytes; for the visits: the `ctx` of the visitor */
     uint64_t version; /* set by the call: of the last commit that changed the object; 0: none */
 };
 
@@ -193,6 +195,16 @@ REMO_API int remo_versioned_visit(struct remo_versioned *versioned, uint32_t own
 REMO_API int remo_versioned_visit_many(struct remo_versioned *versioned, uint32_t owner, uint64_t version,
                                        remo_versioned_visitor *visit, struct remo_versioned_item *items,
                                        uint32_t count);
+/* Visit `count` objects of `owner`, each as of an instant of its own, in two steps: call `prepare` and later
+ * `visit` for each of them, with items[i].value as `ctx`. Both see the same state of the object. Between the
+ * two calls, other objects are prepared and visited. So if `prepare` announces what `visit` copies
+ * (remo_versioned_view_prefetch), the CPU loads parts of several objects at the same time, in mapped memory.
+ * Both may be called again for an object: the last call of `visit`, and the last call of `prepare` before it,
+ * count. The order of the objects is undefined. The call sets the version of each item.
+ * Errors: those of remo_versioned_read. */
+REMO_API int remo_versioned_visit_each(struct remo_versioned *versioned, uint32_t owner,
+                                       remo_versioned_visitor *prepare, remo_versioned_visitor *visit,
+                                       struct remo_versioned_item *items, uint32_t count);
 /* Copy `bytes` bytes at `offset` of the object to `dst`. No effect if they are outside the object. */
 REMO_API void remo_versioned_view_copy(const struct remo_versioned_view *view, uint32_t offset, void *dst,
                                        size_t bytes);

@@ -31,6 +31,10 @@ struct plan {
     struct range entries[ENTRIES_MAX][RANGES_MAX];
 };
 
+/* Objects that are read in two steps. */
+#define HALVED_BYTES 152u
+#define FIRST_HALF 70u
+
 /* The result of a read. */
 struct result {
     uint32_t rank, object;
@@ -358,6 +362,44 @@ static uint64_t read_all(struct versioned_state *s, uint32_t rank) {
     return instant;
 }
 
+/* The first step of a visit copies the first half of an object, and the second step the rest. */
+static void prepare_visit(void *ctx, const struct remo_versioned_view *view) {
+    remo_versioned_view_copy(view, 0, ctx, FIRST_HALF);
+}
+
+static void visit_rest(void *ctx, const struct remo_versioned_view *view) {
+    remo_versioned_view_copy(view, FIRST_HALF, (unsigned char *)ctx + FIRST_HALF, HALVED_BYTES - FIRST_HALF);
+}
+
+/* Read each object as of an instant of its own, in two steps. */
+static void read_each(struct versioned_state *s, uint32_t rank) {
+    struct result results[OBJECTS_MAX];
+    struct remo_versioned_item items[OBJECTS_MAX];
+    uint32_t count = s->plan->objects;
+    uint64_t posts = 0;
+    sim_require(s->plan->object_bytes == HALVED_BYTES, "the objects have other sizes");
+    for (uint32_t i = 0; i < count; i++) {
+        results[i] = (struct result){.rank = rank, .object = i, .seen = s->seen, .instant = NO_INSTANT};
+        items[i] =
+            (struct remo_versioned_item){.object = i, .value = results[i].value, .version = UINT64_MAX};
+    }
+    struct cost cost = cost_begin(s);
+    int rc = remo_versioned_visit_each(s->tables[rank], OWNER, prepare_visit, visit_rest, items, count);
+    uint64_t begun = s->begun;
+    for (uint32_t i = 0; i < count; i++)
+        posts += object_cost(s, rank, i, &cost);
+    cost_end(s, rank, &cost, "visit_each", posts);
+    if (!succeeded(rank, rc, "visit_each"))
+        return;
+    for (uint32_t i = 0; i < count; i++) {
+        results[i].begun = begun;
+        results[i].version = items[i].version;
+        judge(s, &results[i]);
+        note_known(s, rank, i, &cost);
+        note_seen(s, results[i].version);
+    }
+}
+
 /* Read the version. Returns the version, or NO_INSTANT if a fault excuses the error. */
 static uint64_t read_version(struct versioned_state *s, uint32_t rank) {
     uint64_t seen = s->seen, version = UINT64_MAX;
@@ -617,6 +659,20 @@ static void reuse_body(void *state, uint32_t rank, uint32_t thread) {
 const struct sim_case sim_case_versioned_reuse =
     VERSIONED_CASE(.name = "reuse", .about = "each commit moves an object to the only spare extent",
                    .nodes = 3, .threads = 1, .open = open_reuse, .body = reuse_body, .after = after);
+
+/* As reuse, with reads in two steps. */
+static void stages_body(void *state, uint32_t rank, uint32_t thread) {
+    struct versioned_state *s = state;
+    for (uint32_t number = 1; number <= 8 && rank == OWNER; number++)
+        commit(s, thread, number);
+    for (uint32_t i = 0; i < 4 && rank != OWNER; i++)
+        read_each(s, rank);
+}
+
+const struct sim_case sim_case_versioned_stages =
+    VERSIONED_CASE(.name = "stages",
+                   .about = "two nodes visit objects in two steps, and each commit moves an object",
+                   .nodes = 3, .threads = 1, .open = open_reuse, .body = stages_body, .after = after);
 
 /* The owner moves the object after each operation of a read. The read still ends. */
 static const struct plan outrun_plan = {

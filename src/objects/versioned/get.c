@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PREFETCHED_BYTES 384u
+#define BASE_BYTES 512u /* prefetched for most visitors */
+#define RECORDS_BYTES 384u
 #define PREFETCHED_BYTES_MAX 2048u
 #define KEPT_BYTES_MAX (64u << 10) /* larger buffers are not kept between reads */
 
@@ -146,23 +147,33 @@ static void prefetch_lines(const char *place, uint64_t bytes) {
 
 /* Prefetch together the lines that most visitors use: the first lines of the base and of the records, and the
  * end of the base. Otherwise one load would wait for another. */
-static void prefetch_parts(const struct remo__versioned_get *get) {
+static void prefetch_parts(const struct remo__versioned_get *get, const char *place) {
     const struct remo__versioned_shape *shape = &get->versioned->shape;
     uint64_t records = sizeof(struct remo__versioned_header) + shape->base_bytes;
-    prefetch_lines(get->place, remo__min(records, PREFETCHED_BYTES));
-    prefetch_lines(get->place + records - 1, remo__min(UINT64_C(8) * shape->log_words, PREFETCHED_BYTES));
+    prefetch_lines(place, remo__min(records, BASE_BYTES));
+    prefetch_lines(place + records - 1, remo__min(UINT64_C(8) * shape->log_words, RECORDS_BYTES));
 }
 
-/* Prefetch the beginning of an extent, while the extent before it is visited. The CPU prefetches the rest
- * itself when the visitor reads it in order. */
-void remo__versioned_get_prefetch(const struct remo__versioned_get *get) {
-    const struct remo__versioned_shape *shape = &get->versioned->shape;
+/* Return the probable place of the extent, for a prefetch, or NULL. */
+static const char *probable_place(const struct remo__versioned_get *get) {
     const struct remo__memory *memory = get->versioned->region->memory;
     if (get->is_done || get->location == 0)
-        return;
-    const char *place = remo__versioned_is_own(get) ? memory->own + extent_at(get)
-                                                    : remo__memory_mapped(memory, get->owner, extent_at(get));
-    uint64_t bytes = remo__min(shape->extent_bytes, shape->base_bytes + PREFETCHED_BYTES);
+        return NULL;
+    return remo__versioned_is_own(get) ? memory->own + extent_at(get)
+                                       : remo__memory_mapped(memory, get->owner, extent_at(get));
+}
+
+void remo__versioned_get_prefetch_parts(const struct remo__versioned_get *get) {
+    const char *place = probable_place(get);
+    if (place)
+        prefetch_parts(get, place);
+}
+
+/* The CPU prefetches the rest itself when the visitor reads it in order. */
+void remo__versioned_get_prefetch(const struct remo__versioned_get *get) {
+    const struct remo__versioned_shape *shape = &get->versioned->shape;
+    const char *place = probable_place(get);
+    uint64_t bytes = remo__min(shape->extent_bytes, shape->base_bytes + RECORDS_BYTES);
     if (place)
         prefetch_lines(place, remo__min(bytes, PREFETCHED_BYTES_MAX));
 }
@@ -182,7 +193,8 @@ int remo__versioned_get_copy_in_order(struct remo__versioned_get *get) {
     int rc = find_place(get);
     if (rc != 0)
         return rc;
-    prefetch_parts(get);
+    if (!get->prepare) /* else the round has prefetched them */
+        prefetch_parts(get, get->place);
     remo__copy_from(&image->header, get->place, sizeof image->header);
     uint64_t words = remo__min(remo__versioned_used(image->header.head), shape->log_words);
     if (words > 0)
@@ -284,11 +296,10 @@ static int leave_out_pending(struct remo__versioned_get *get, struct remo__versi
     return 0;
 }
 
-/* Call the visitor. In mapped memory the visitor reads the base in place. If the extent was used again
- * meanwhile, the visitor may have read any bytes. */
-int remo__versioned_get_visit(struct remo__versioned_get *get) {
+/* Call a visitor of the state. In mapped memory the visitor reads the base in place. Count the bytes that it
+ * copies, and `bytes` more. */
+static void call(const struct remo__versioned_get *get, remo_versioned_visitor *visitor, uint64_t bytes) {
     const struct remo__versioned_image *image = &get->buffer->image;
-    const struct remo__versioned_state *state = &get->state;
     bool is_in_place = remo__versioned_is_in_order(get);
     uint64_t copied = 0;
     struct remo_versioned_view view = {.shape = &get->versioned->shape,
@@ -296,18 +307,28 @@ int remo__versioned_get_visit(struct remo__versioned_get *get) {
                                                            : (const char *)image->contents,
                                        .is_in_place = is_in_place,
                                        .records = records_of(get),
-                                       .words = state->words,
-                                       .parts = state->parts,
-                                       .version = state->version,
+                                       .words = get->state.words,
+                                       .parts = get->state.parts,
+                                       .version = get->state.version,
                                        .copied = &copied};
-    get->is_ready = false;
-    get->visit(get->ctx, &view);
+    visitor(get->ctx, &view);
     if (is_in_place && get->stats)
-        remo__count(&get->stats->bytes, sizeof image->header + UINT64_C(8) * state->words + copied);
+        remo__count(&get->stats->bytes, bytes + copied);
+}
+
+void remo__versioned_get_prepare(const struct remo__versioned_get *get) {
+    call(get, get->prepare, 0);
+}
+
+/* If the extent in mapped memory was used again meanwhile, the visitor may have read any bytes. */
+int remo__versioned_get_visit(struct remo__versioned_get *get) {
+    bool is_in_place = remo__versioned_is_in_order(get);
+    get->is_ready = false;
+    call(get, get->visit, sizeof get->buffer->image.header + UINT64_C(8) * get->state.words);
     if (is_in_place && !has_generation(get))
         return restart_reused(get);
-    learn_version(get->peer, state->version);
-    get->version = state->version;
+    learn_version(get->peer, get->state.version);
+    get->version = get->state.version;
     get->is_done = true;
     return 0;
 }

@@ -19,6 +19,7 @@ struct remo__versioned_get {
     uint64_t at;       /* the requested version */
     uint64_t location; /* of the extent; 0: read it from the directory */
     _Atomic uint64_t *known;
+    remo_versioned_visitor *prepare; /* called before `visit`, for all gets of a round; NULL: none */
     remo_versioned_visitor *visit;
     void *ctx;
     uint64_t version; /* of the object, if is_done */
@@ -65,9 +66,13 @@ int remo__versioned_get_use_location(struct remo__versioned_get *get);
 int remo__versioned_get_copy(const struct remo__versioned_get *get, struct remo_ack *ack);
 /* In mapped memory, copy the header and the records. */
 int remo__versioned_get_copy_in_order(struct remo__versioned_get *get);
-/* In mapped memory, load the beginning of the extent into the cache. */
+/* In mapped memory, load into the cache the beginning of the extent, for a visitor that copies most of it. */
 void remo__versioned_get_prefetch(const struct remo__versioned_get *get);
+/* The same for parts of the extent, for a visitor that copies some of it. */
+void remo__versioned_get_prefetch_parts(const struct remo__versioned_get *get);
 /* Find the state in the copy. Then the copy is ready, or another one is needed. */
 int remo__versioned_get_use_copy(struct remo__versioned_get *get);
+/* Call `prepare` for a copy that is ready. */
+void remo__versioned_get_prepare(const struct remo__versioned_get *get);
 /* Call the visitor for a copy that is ready. Then the get is done, or another copy is needed. */
 int remo__versioned_get_visit(struct remo__versioned_get *get);

@@ -5,6 +5,11 @@
 
 #include "objects/versioned/get.h"
 
+/* In a round in stages: the distance from the prefetch of an extent to its copy, and from the copy to the
+ * visit, in objects. With larger distances, prefetched lines leave the first-level cache before their use. */
+#define COPY_DISTANCE 2u
+#define VISIT_DISTANCE 1u
+
 /* Objects that remo_versioned_read_many reads at the same time. */
 #ifdef REMO_SIM_SMALL
 #define WINDOW 2u
@@ -69,32 +74,70 @@ static int copy_all(struct remo__versioned_get *gets, uint32_t count) {
     return rc;
 }
 
-/* In mapped memory: use an extent, and prefetch the next one. */
-static int copy_one(struct remo__versioned_get *get, const struct remo__versioned_get *next) {
-    if (next)
-        remo__versioned_get_prefetch(next);
+/* In mapped memory: copy an extent, and use the copy. */
+static int copy_one(struct remo__versioned_get *get) {
     int rc = remo__versioned_get_copy_in_order(get);
     return rc == 0 ? remo__versioned_get_use_copy(get) : rc;
 }
 
-/* Read the extents of all gets that are not done, and visit them in order, up to the first one that needs
- * another round. Sets *ret_done to whether all are done then. */
-static int run_round(struct remo__versioned_get *gets, uint32_t count, bool *ret_done) {
+/* Visit the objects of all gets that are not done, in order, up to the first one that needs another round. In
+ * mapped memory, prefetch the next extent during each visit. Sets *ret_done to whether all are done then. */
+static int visit_in_order(struct remo__versioned_get *gets, uint32_t count, bool *ret_done) {
     bool in_order = remo__versioned_is_in_order(&gets[0]);
-    int rc = locate(gets, count);
-    if (rc == 0 && !in_order)
-        rc = copy_all(gets, count);
+    int rc = 0;
     *ret_done = true;
     for (uint32_t i = 0; i < count && rc == 0 && *ret_done; i++) {
         if (gets[i].is_done)
             continue;
+        if (in_order && i + 1 < count)
+            remo__versioned_get_prefetch(&gets[i + 1]);
         if (in_order)
-            rc = copy_one(&gets[i], i + 1 < count ? &gets[i + 1] : NULL);
+            rc = copy_one(&gets[i]);
         if (rc == 0 && gets[i].is_ready)
             rc = remo__versioned_get_visit(&gets[i]);
         *ret_done = gets[i].is_done;
     }
     return rc;
+}
+
+/* Copy an extent in mapped memory, and prepare the visit. */
+static int prepare_one(struct remo__versioned_get *get) {
+    int rc = !get->is_done && remo__versioned_is_in_order(get) ? copy_one(get) : 0;
+    if (rc == 0 && get->is_ready)
+        remo__versioned_get_prepare(get);
+    return rc;
+}
+
+/* Visit the objects of all gets that are not done, in stages: prefetch the extent, copy it and prepare the
+ * visit, and visit. Each stage of an object is between those of others, so that the CPU waits for the memory
+ * of several objects at the same time. */
+static int visit_in_stages(struct remo__versioned_get *gets, uint32_t count, bool *ret_done) {
+    int rc = 0;
+    *ret_done = true;
+    for (uint32_t i = 0; i < count + COPY_DISTANCE + VISIT_DISTANCE && rc == 0; i++) {
+        uint32_t copied = i - COPY_DISTANCE, visited = copied - VISIT_DISTANCE; /* too large: none */
+        if (i < count)
+            remo__versioned_get_prefetch_parts(&gets[i]);
+        if (copied < count)
+            rc = prepare_one(&gets[copied]);
+        if (visited >= count)
+            continue;
+        if (rc == 0 && gets[visited].is_ready)
+            rc = remo__versioned_get_visit(&gets[visited]);
+        *ret_done &= gets[visited].is_done;
+    }
+    return rc;
+}
+
+/* Read the extents of all gets that are not done, and visit the objects. Sets *ret_done to whether all are
+ * done then. */
+static int run_round(struct remo__versioned_get *gets, uint32_t count, bool *ret_done) {
+    int rc = locate(gets, count);
+    if (rc == 0 && !remo__versioned_is_in_order(&gets[0]))
+        rc = copy_all(gets, count);
+    if (rc != 0)
+        return rc;
+    return gets[0].prepare ? visit_in_stages(gets, count, ret_done) : visit_in_order(gets, count, ret_done);
 }
 
 static int fail_outrun(const struct remo__versioned_get *get) {
@@ -208,14 +251,22 @@ int remo_versioned_version(struct remo_versioned *versioned, uint32_t owner, uin
     return rc == 0 ? remo__versioned_get_version(&get, ret_version) : rc;
 }
 
-/* Visit up to WINDOW objects as of `version`. */
-static int visit_window(struct remo_versioned *versioned, uint32_t owner, uint64_t version,
-                        remo_versioned_visitor *visit, struct remo_versioned_item *items, uint32_t count) {
+/* A visit of several objects: visitors, and the version. */
+struct visits {
+    remo_versioned_visitor *prepare, *visit; /* no `prepare`: in the order of the objects */
+    uint64_t version;
+};
+
+/* Visit up to WINDOW objects. */
+static int visit_window(struct remo_versioned *versioned, uint32_t owner, const struct visits *visits,
+                        struct remo_versioned_item *items, uint32_t count) {
     struct remo__versioned_get gets[WINDOW] = {0};
     int rc = 0;
-    for (uint32_t i = 0; i < count && rc == 0; i++)
-        rc = remo__versioned_get_begin(versioned, owner, items[i].object, version, visit, items[i].value,
-                                       &gets[i]);
+    for (uint32_t i = 0; i < count && rc == 0; i++) {
+        rc = remo__versioned_get_begin(versioned, owner, items[i].object, visits->version, visits->visit,
+                                       items[i].value, &gets[i]);
+        gets[i].prepare = visits->prepare;
+    }
     if (rc == 0)
         rc = run_gets(gets, count);
     for (uint32_t i = 0; i < count; i++) {
@@ -225,13 +276,19 @@ static int visit_window(struct remo_versioned *versioned, uint32_t owner, uint64
     return rc;
 }
 
-static int visit_all(struct remo_versioned *versioned, uint32_t owner, uint64_t version,
-                     remo_versioned_visitor *visit, struct remo_versioned_item *items, uint32_t count) {
+static int visit_all(struct remo_versioned *versioned, uint32_t owner, const struct visits *visits,
+                     struct remo_versioned_item *items, uint32_t count) {
     int rc = 0;
     for (uint64_t i = 0; i < count && rc == 0; i += WINDOW)
-        rc =
-            visit_window(versioned, owner, version, visit, items + i, (uint32_t)remo__min(WINDOW, count - i));
+        rc = visit_window(versioned, owner, visits, items + i, (uint32_t)remo__min(WINDOW, count - i));
     return rc;
+}
+
+/* Copy the objects as of a version. */
+static int read_all(struct remo_versioned *versioned, uint32_t owner, uint64_t version,
+                    struct remo_versioned_item *items, uint32_t count) {
+    const struct visits visits = {.visit = copy_value, .version = version};
+    return visit_all(versioned, owner, &visits, items, count);
 }
 
 static int check_items(const struct remo_versioned *versioned, const struct remo_versioned_item *items,
@@ -263,8 +320,21 @@ int remo_versioned_visit_many(struct remo_versioned *versioned, uint32_t owner, 
     REMO__REQUIRE(versioned);
     REMO__REQUIRE(visit);
     REMO__REQUIRE(items);
+    const struct visits visits = {.visit = visit, .version = version};
     int rc = begin_many(versioned, owner, version, items, count);
-    return rc == 0 ? visit_all(versioned, owner, version, visit, items, count) : rc;
+    return rc == 0 ? visit_all(versioned, owner, &visits, items, count) : rc;
+}
+
+int remo_versioned_visit_each(struct remo_versioned *versioned, uint32_t owner,
+                              remo_versioned_visitor *prepare, remo_versioned_visitor *visit,
+                              struct remo_versioned_item *items, uint32_t count) {
+    REMO__REQUIRE(versioned);
+    REMO__REQUIRE(prepare);
+    REMO__REQUIRE(visit);
+    REMO__REQUIRE(items);
+    const struct visits visits = {.prepare = prepare, .visit = visit, .version = REMO_VERSIONED_NEWEST};
+    int rc = begin_many(versioned, owner, REMO_VERSIONED_NEWEST, items, count);
+    return rc == 0 ? visit_all(versioned, owner, &visits, items, count) : rc;
 }
 
 int remo_versioned_read_many_at(struct remo_versioned *versioned, uint32_t owner, uint64_t version,
@@ -276,7 +346,7 @@ int remo_versioned_read_many_at(struct remo_versioned *versioned, uint32_t owner
         rc = remo__fail(-EINVAL, "cannot read objects as of no version: use remo_versioned_read_many");
     if (rc == 0)
         rc = begin_many(versioned, owner, version, items, count);
-    return rc == 0 ? visit_all(versioned, owner, version, copy_value, items, count) : rc;
+    return rc == 0 ? read_all(versioned, owner, version, items, count) : rc;
 }
 
 int remo_versioned_read_many(struct remo_versioned *versioned, uint32_t owner,
@@ -292,7 +362,7 @@ int remo_versioned_read_many(struct remo_versioned *versioned, uint32_t owner,
             return fail_outrun(&(struct remo__versioned_get){.versioned = versioned, .owner = owner});
         rc = remo_versioned_version(versioned, owner, &version);
         if (rc == 0)
-            rc = visit_all(versioned, owner, version, copy_value, items, count);
+            rc = read_all(versioned, owner, version, items, count);
         if (rc == -ESTALE && deadline_ns == 0)
             deadline_ns = remo__deadline(versioned->region->node->op_timeout_ns);
     } while (rc == -ESTALE);

@@ -10,10 +10,10 @@
 /* Attempts that read the newest state of each node, before those that read all nodes as of one version. */
 #define ATTEMPTS 4u
 #ifdef REMO_SIM_SMALL
-#define FIRST_BYTES 22u /* of a node: the header, and the slots and fingerprints of most nodes */
+#define FIRST_BYTES 22u /* of a node: the header, and some slots. Most changes write only this part */
 #define CANDIDATES 2u   /* entries that are prefetched together */
 #else
-#define FIRST_BYTES 576u
+#define FIRST_BYTES 64u
 #define CANDIDATES 8u
 #endif
 #define PAUSE_NS (20 * REMO__NS_PER_US) /* between attempts at one version */
@@ -57,6 +57,7 @@ uint32_t remo_tree_owner(const struct remo_tree *tree, const void *key, size_t k
 enum seek_result {
     SEEK_WRONG_WAY, /* the nodes on the path do not fit together */
     SEEK_INNER,     /* the buffer has an inner node */
+    SEEK_LEAF,      /* the leaf has been prepared */
     SEEK_FOUND,     /* `entry` is in the buffer */
     SEEK_ABSENT,
     SEEK_DAMAGED,
@@ -72,6 +73,7 @@ struct seek {
     struct tree_bytes key;
     enum seek_result result;
     struct tree_entry entry;
+    uint32_t index, count, candidates[CANDIDATES]; /* of a leaf; the search of the run continues at `index` */
     int failure; /* of several gets: the error of an earlier read from the owner; 0: none */
 };
 
@@ -92,21 +94,32 @@ static uint64_t zero_bytes(uint64_t word) {
     return (word - UINT64_C(0x0101010101010101)) & ~word & UINT64_C(0x8080808080808080);
 }
 
-/* List entries of the run, from *index on, that probably have the fingerprint. Sets *index to the entry with
- * which the search continues. Returns the number of listed entries. */
-static uint32_t list_candidates(const struct seek *seek, uint32_t run, uint32_t *index, uint64_t fingerprint,
-                                uint32_t candidates[CANDIDATES]) {
+/* Load the next 8 fingerprints. If fewer are left, the bytes after them are those of `others`. */
+static uint64_t load_fingerprints(const char *place, uint32_t left, uint64_t others) {
+    if (remo__likely(left >= 8)) /* a copy of constant size */
+        memcpy(&others, place, 8);
+    else
+        memcpy(&others, place, left);
+    return others;
+}
+
+/* List entries of the run, from seek->index on, that probably have the fingerprint of the key, and prefetch
+ * them. */
+static void list_candidates(struct seek *seek, const struct remo_versioned_view *view, uint32_t run) {
     const char *fingerprints = seek->buffer + remo__tree_fingerprints_at(run);
+    uint64_t fingerprint = remo__tree_fingerprint(seek->key) * UINT64_C(0x0101010101010101);
     uint32_t count = 0, first;
-    for (first = *index; first < run && count < CANDIDATES; first += 8) {
-        uint64_t word = ~(fingerprint * UINT64_C(0x0101010101010101)); /* after the end: no match */
-        memcpy(&word, fingerprints + first, remo__min(8u, run - first));
-        uint64_t zeros = zero_bytes(le64toh(word) ^ fingerprint * UINT64_C(0x0101010101010101));
-        for (; zeros != 0 && count < CANDIDATES; zeros &= zeros - 1)
-            candidates[count++] = first + (uint32_t)__builtin_ctzll(zeros) / 8;
+    for (first = seek->index; first < run && count < CANDIDATES; first += 8) {
+        uint64_t word = load_fingerprints(fingerprints + first, run - first, ~fingerprint);
+        uint64_t zeros = zero_bytes(le64toh(word) ^ fingerprint);
+        for (; remo__unlikely(zeros != 0) && count < CANDIDATES; zeros &= zeros - 1)
+            seek->candidates[count++] = first + (uint32_t)__builtin_ctzll(zeros) / 8;
     }
-    *index = count == CANDIDATES ? candidates[CANDIDATES - 1] + 1 : first;
-    return count;
+    seek->index = count == CANDIDATES ? seek->candidates[CANDIDATES - 1] + 1 : first;
+    seek->count = count;
+    for (uint32_t i = 0; i < count; i++)
+        remo_versioned_view_prefetch(view,
+                                     remo__tree_slot(seek->buffer, seek->candidates[i]) & ~TREE_REMOVED);
 }
 
 /* Compare the key of an entry of the run. If it is equal, copy the value. */
@@ -127,19 +140,18 @@ static enum seek_result compare_entry(struct seek *seek, const struct remo_versi
     return SEEK_FOUND;
 }
 
-/* Find the key in the run of a leaf whose slots and fingerprints are in the buffer. */
+/* Find the key in the run of a leaf whose first candidates have been listed. */
 static enum seek_result find_in_run(struct seek *seek, const struct remo_versioned_view *view, uint32_t run) {
-    uint32_t candidates[CANDIDATES], index = 0;
-    uint8_t fingerprint = remo__tree_fingerprint(seek->key);
-    enum seek_result result = SEEK_ABSENT;
-    while (index < run && result == SEEK_ABSENT) {
-        uint32_t count = list_candidates(seek, run, &index, fingerprint, candidates);
-        for (uint32_t i = 0; i < count; i++)
-            remo_versioned_view_prefetch(view, remo__tree_slot(seek->buffer, candidates[i]) & ~TREE_REMOVED);
-        for (uint32_t i = 0; i < count && result == SEEK_ABSENT; i++)
-            result = compare_entry(seek, view, candidates[i]);
+    for (;;) {
+        for (uint32_t i = 0; i < seek->count; i++) {
+            enum seek_result result = compare_entry(seek, view, seek->candidates[i]);
+            if (result != SEEK_ABSENT)
+                return result;
+        }
+        if (seek->index >= run)
+            return SEEK_ABSENT;
+        list_candidates(seek, view, run);
     }
-    return result;
 }
 
 /* Find the key in the tail of a leaf. */
@@ -159,9 +171,9 @@ static enum seek_result find_in_tail(struct seek *seek, const struct remo_versio
     return SEEK_ABSENT;
 }
 
-/* The visitor of nodes. Of a leaf it copies only the parts that it needs: the header, slots, fingerprints and
- * fences, the tail, and some entries. */
-static void visit(void *ctx, const struct remo_versioned_view *view) {
+/* The first step of a visit. Copy an inner node, or of a leaf the header, slots, fingerprints and fences, and
+ * prefetch what the second step needs. */
+static void prepare(void *ctx, const struct remo_versioned_view *view) {
     struct seek *seek = ctx;
     uint32_t node_bytes = seek->tree->node_bytes;
     struct tree_header header;
@@ -184,9 +196,27 @@ static void visit(void *ctx, const struct remo_versioned_view *view) {
         return;
     if (run_at > first_bytes)
         fetch(seek, view, first_bytes, run_at - first_bytes);
+    seek->index = 0;
+    list_candidates(seek, view, header.run);
+    seek->result = SEEK_LEAF;
+}
+
+/* The second step of a visit: search a leaf. It copies only some entries, and the tail. */
+static void search(void *ctx, const struct remo_versioned_view *view) {
+    struct seek *seek = ctx;
+    struct tree_header header;
+    if (seek->result != SEEK_LEAF)
+        return;
+    memcpy(&header, seek->buffer, sizeof header);
     seek->result = find_in_run(seek, view, header.run);
     if (seek->result == SEEK_ABSENT && header.end > header.tail)
         seek->result = find_in_tail(seek, view, &header);
+}
+
+/* The visitor of one node. */
+static void visit(void *ctx, const struct remo_versioned_view *view) {
+    prepare(ctx, view);
+    search(ctx, view);
 }
 
 /* Read a node. Caches it if it is an inner node. */
@@ -353,8 +383,7 @@ static int seek_together(struct gets *gets, uint32_t owner) {
         if (seek->owner == owner && find_cached_leaf(seek, &object))
             leaves[count++] = (struct remo_versioned_item){.object = object, .value = seek};
     }
-    return count > 0 ? remo_versioned_visit_many(gets->tree->nodes, owner, REMO_VERSIONED_NEWEST, visit,
-                                                 leaves, count)
+    return count > 0 ? remo_versioned_visit_each(gets->tree->nodes, owner, prepare, search, leaves, count)
                      : 0;
 }
 

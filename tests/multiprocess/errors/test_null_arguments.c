@@ -462,6 +462,11 @@ static int versioned_objects(struct remo_channel *root) {
     CHECK_NULL(remo_versioned_visit_many(NULL, 0, 1, visit, &item, 1));
     CHECK_NULL(remo_versioned_visit_many(versioned, 0, 1, NULL, &item, 1));
     CHECK_NULL(remo_versioned_visit_many(versioned, 0, 1, visit, NULL, 1));
+    CHECK_NULL(remo_versioned_visit_each(NULL, 0, visit, visit, &item, 1));
+    CHECK_NULL(remo_versioned_visit_each(versioned, 0, NULL, visit, &item, 1));
+    CHECK_NULL(remo_versioned_visit_each(versioned, 0, visit, NULL, &item, 1));
+    CHECK_NULL(remo_versioned_visit_each(versioned, 0, visit, visit, NULL, 1));
+    CHECK_OK(remo_versioned_visit_each(versioned, 0, visit, visit, &item, 1));
     CHECK_NULL(remo_versioned_read_many_at(NULL, 0, 1, &item, 1));
     CHECK_NULL(remo_versioned_read_many_at(versioned, 0, 1, NULL, 1));
     CHECK_OK(remo_versioned_read_many_at(versioned, 0, 1, &item, 1));

@@ -152,6 +152,7 @@ struct visited {
     uint32_t object_bytes;
     uint64_t version, seed;
     uint32_t different; /* parts, in the last call */
+    uint64_t prepared;  /* the version in the last call of prepare_parts */
 };
 
 /* The visitor copies parts of random sizes. */
@@ -180,6 +181,36 @@ static void visit_parts(void *ctx, const struct remo_versioned_view *view) {
     visited->different += part[0] != 0xa5;
 }
 
+/* The first step of a visit in two steps; the second one is visit_parts. */
+static void prepare_parts(void *ctx, const struct remo_versioned_view *view) {
+    struct visited *visited = ctx;
+    visit_parts(ctx, view);
+    visited->prepared = visited->version;
+}
+
+/* Visit all objects in two steps, each several times in one call. */
+static int expect_model_steps(struct remo_versioned *versioned, uint32_t owner, const struct model *model,
+                              struct visited *visited) {
+    struct visited copies[40];
+    struct remo_versioned_item items[40];
+    for (uint32_t i = 0; i < 40; i++) {
+        copies[i] = visited[i % model->objects];
+        copies[i].different = 1;
+        copies[i].seed += i;
+        copies[i].prepared = UINT64_MAX;
+        items[i] = (struct remo_versioned_item){.object = i % model->objects, .value = &copies[i]};
+    }
+    CHECK_OK(remo_versioned_visit_each(versioned, owner, prepare_parts, visit_parts, items, 40));
+    for (uint32_t i = 0; i < 40; i++) {
+        CHECK_EQUAL(copies[i].different, 0);
+        CHECK(copies[i].prepared == copies[i].version && items[i].version == copies[i].version);
+        CHECK_EQUAL(items[i].version, model->versions[i % model->objects]);
+    }
+    items[39].object = model->objects;
+    CHECK_CODE(remo_versioned_visit_each(versioned, owner, prepare_parts, visit_parts, items, 40), -EINVAL);
+    return 0;
+}
+
 static int expect_model_parts(struct remo_versioned *versioned, uint32_t owner, const struct model *model) {
     struct visited visited[16];
     struct remo_versioned_item items[16];
@@ -202,6 +233,7 @@ static int expect_model_parts(struct remo_versioned *versioned, uint32_t owner, 
                                        model->objects));
     for (uint32_t i = 0; i < model->objects; i++)
         CHECK(visited[i].different == 0 && items[i].version == model->versions[i]);
+    CHECK(expect_model_steps(versioned, owner, model, visited) == 0);
     items[0].object = model->objects;
     CHECK_CODE(remo_versioned_visit_many(versioned, owner, model->version, visit_parts, items, 1), -EINVAL);
     items[0].object = 0;
