@@ -206,7 +206,7 @@ static int check_value(const struct remo_versioned *versioned, uint32_t object, 
 /* Visit an object, whose number is valid. */
 static int visit_object(struct remo_versioned *versioned, uint32_t owner, uint32_t object, uint64_t version,
                         remo_versioned_visitor *visit, void *ctx, uint64_t *ret_version) {
-    struct remo__versioned_get get = {0};
+    struct remo__versioned_get get;
     int rc = remo__versioned_get_begin(versioned, owner, object, version, visit, ctx, &get);
     if (rc == 0)
         rc = remo__versioned_get_check(&get);
@@ -260,16 +260,17 @@ struct visits {
 /* Visit up to WINDOW objects. */
 static int visit_window(struct remo_versioned *versioned, uint32_t owner, const struct visits *visits,
                         struct remo_versioned_item *items, uint32_t count) {
-    struct remo__versioned_get gets[WINDOW] = {0};
+    struct remo__versioned_get gets[WINDOW];
+    uint32_t begun = 0;
     int rc = 0;
-    for (uint32_t i = 0; i < count && rc == 0; i++) {
+    for (uint32_t i = 0; i < count && rc == 0; i++, begun++) {
         rc = remo__versioned_get_begin(versioned, owner, items[i].object, visits->version, visits->visit,
                                        items[i].value, &gets[i]);
         gets[i].prepare = visits->prepare;
     }
     if (rc == 0)
         rc = run_gets(gets, count);
-    for (uint32_t i = 0; i < count; i++) {
+    for (uint32_t i = 0; i < begun; i++) {
         items[i].version = gets[i].version;
         remo__versioned_get_end(&gets[i]);
     }

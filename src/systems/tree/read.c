@@ -77,6 +77,19 @@ struct seek {
     int failure; /* of several gets: the error of an earlier read from the owner; 0: none */
 };
 
+/* Begin to seek a key as of a version. Sets the members that are read before they are written: to clear all
+ * of them takes longer. */
+static void begin_seek(struct seek *seek, struct remo_tree *tree, struct tree_cache *cache, uint32_t position,
+                       struct tree_bytes key, uint64_t version) {
+    seek->tree = tree;
+    seek->cache = cache;
+    seek->owner = tree->owners[position];
+    seek->version = version;
+    seek->key = key;
+    seek->result = SEEK_WRONG_WAY;
+    seek->failure = 0;
+}
+
 static int fail_damaged(const struct seek *seek) {
     return remo__fail(-EPROTO, "tree %s at node %u is damaged; start the job again",
                       remo_channel_name(seek->tree->channel), seek->owner);
@@ -336,17 +349,17 @@ static int copy_value(const struct seek *seek, void *value, size_t value_cap, si
 static int get(struct remo_tree *tree, const uint64_t *snapshot, struct tree_bytes key, void *value,
                size_t value_cap, size_t *ret_value_bytes) {
     uint32_t position = remo__tree_position(tree, key);
-    struct seek seek = {
-        .tree = tree, .cache = remo__tree_cache(tree), .owner = tree->owners[position], .key = key};
-    struct tree_buffer *buffer = seek.cache ? remo__tree_take_buffer(tree, seek.cache) : NULL;
+    struct tree_cache *cache = remo__tree_cache(tree);
+    struct tree_buffer *buffer = cache ? remo__tree_take_buffer(tree, cache) : NULL;
+    struct seek seek;
     if (!buffer)
         return remo__last_code();
+    begin_seek(&seek, tree, cache, position, key, snapshot ? snapshot[position] : REMO_VERSIONED_NEWEST);
     seek.buffer = (char *)buffer->bytes;
-    seek.version = snapshot ? snapshot[position] : REMO_VERSIONED_NEWEST;
     int rc = snapshot ? seek_at(&seek) : seek_newest(&seek);
     if (rc == 0)
         rc = copy_value(&seek, value, value_cap, ret_value_bytes);
-    remo__tree_put_buffer(seek.cache, buffer);
+    remo__tree_put_buffer(cache, buffer);
     remo__tree_serve_now(tree);
     return rc;
 }
@@ -360,6 +373,13 @@ struct gets {
     uint32_t count;
     struct seek seeks[TREE_WINDOW];
 };
+
+static void begin_gets(struct gets *gets, struct remo_tree *tree, struct remo_tree_item *items,
+                       uint32_t count) {
+    gets->tree = tree;
+    gets->items = items;
+    gets->count = count;
+}
 
 /* Find the leaf of the key by cached inner nodes. Returns false if not all of them are cached. */
 static bool find_cached_leaf(const struct seek *seek, uint32_t *ret_object) {
@@ -434,12 +454,8 @@ static int run_gets(struct gets *gets, struct tree_cache *cache, struct tree_buf
     for (uint32_t i = 0; i < gets->count; i++) {
         struct tree_bytes key = {gets->items[i].key.data, (uint32_t)gets->items[i].key.bytes};
         uint32_t position = remo__tree_position(tree, key);
-        gets->seeks[i] = (struct seek){.tree = gets->tree,
-                                       .cache = cache,
-                                       .owner = tree->owners[position],
-                                       .key = key,
-                                       .version = REMO_VERSIONED_NEWEST,
-                                       .buffer = (char *)buffer->bytes + (size_t)i * tree->node_bytes};
+        begin_seek(&gets->seeks[i], gets->tree, cache, position, key, REMO_VERSIONED_NEWEST);
+        gets->seeks[i].buffer = (char *)buffer->bytes + (size_t)i * tree->node_bytes;
         first = remo__min(first, position);
         last = remo__max(last, position);
     }
@@ -468,7 +484,8 @@ int remo__tree_get_each(struct remo_tree *tree, struct remo_tree_item *items, ui
     struct tree_buffer *buffer = cache ? remo__tree_take_buffer(tree, cache) : NULL;
     if (!buffer)
         return remo__last_code();
-    struct gets gets = {.tree = tree, .items = items, .count = count};
+    struct gets gets;
+    begin_gets(&gets, tree, items, count);
     (void)run_gets(&gets, cache, buffer, true);
     remo__tree_put_buffer(cache, buffer);
     remo__tree_serve_now(tree);
@@ -495,8 +512,8 @@ int remo_tree_get_many(struct remo_tree *tree, struct remo_tree_item *items, uin
     if (!buffer)
         return remo__last_code();
     for (uint64_t i = 0; i < count && rc == 0; i += TREE_WINDOW) {
-        struct gets gets = {
-            .tree = tree, .items = items + i, .count = (uint32_t)remo__min(TREE_WINDOW, count - i)};
+        struct gets gets;
+        begin_gets(&gets, tree, items + i, (uint32_t)remo__min(TREE_WINDOW, count - i));
         rc = run_gets(&gets, cache, buffer, false);
         remo__tree_serve_now(tree);
     }
