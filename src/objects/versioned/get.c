@@ -169,13 +169,15 @@ void remo__versioned_get_prefetch_parts(const struct remo__versioned_get *get) {
         prefetch_parts(get, place);
 }
 
-/* The CPU prefetches the rest itself when the visitor reads it in order. */
+/* The CPU prefetches the rest of the base itself when the visitor reads it in order. */
 void remo__versioned_get_prefetch(const struct remo__versioned_get *get) {
     const struct remo__versioned_shape *shape = &get->versioned->shape;
     const char *place = probable_place(get);
-    uint64_t bytes = remo__min(shape->extent_bytes, shape->base_bytes + RECORDS_BYTES);
-    if (place)
-        prefetch_lines(place, remo__min(bytes, PREFETCHED_BYTES_MAX));
+    uint64_t records = sizeof(struct remo__versioned_header) + shape->base_bytes;
+    if (!place)
+        return;
+    prefetch_lines(place, remo__min(records, PREFETCHED_BYTES_MAX));
+    prefetch_lines(place + records - 1, remo__min(UINT64_C(8) * shape->log_words, RECORDS_BYTES));
 }
 
 /* Return whether the extent in mapped memory still has the generation of the location. */
