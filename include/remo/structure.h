@@ -20,8 +20,8 @@
  *          REMO_LOOKUP_READS_MAX reads at most. Then 1 call (rpc.h), if the reads neither find the key nor
  *          prove it absent, or if there is no place to read. Change = 1 call. Keys that this node owns: no
  *          network operation, unless a transaction has locked them. In a task (task.h), a lookup on mapped
- *          memory (shm) prefetches the place and yields once before each read. A lookup takes up to 24 KiB of
- *          the stack.
+ *          memory (shm) prefetches the place and yields before each read; in a hash table, also before a
+ *          search for a key that this node owns. A lookup takes up to 24 KiB of the stack.
  * Order:   linearizable, for each key.
  * Caches:  without hardware coherence (region.h) open returns -EOPNOTSUPP.
  * Failure: if the owner has failed or left, its items are lost: -EHOSTDOWN. After -EHOSTDOWN, -ENOTCONN or

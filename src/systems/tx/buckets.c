@@ -81,6 +81,17 @@ static uint64_t find(void *ctx, const struct remo_structure_key *key) {
     return REMO_STRUCTURE_NOWHERE;
 }
 
+/* Without the mutex of the group: the buckets of the extent exist. */
+uint64_t remo__table_prefetch_own(const struct remo_table *table, const struct remo_structure_key *key) {
+    uint64_t extent = atomic_load_explicit(&table->extent, memory_order_acquire);
+    struct remo__table_bucket bucket = remo__table_find(table, key->hash, extent);
+    uint64_t at = bucket_at(table, bucket);
+    for (uint64_t line = 0; line < table->bucket_bytes; line += REMO__CACHE_LINE)
+        __builtin_prefetch(remo__own_at(table->structure, at + line));
+    __builtin_prefetch(chain_of(table, bucket));
+    return at;
+}
+
 static int take_overflow(struct remo_table *table, uint64_t *ret_offset) {
     pthread_mutex_lock(&table->free_mutex);
     uint32_t item = table->free_first;

@@ -106,17 +106,22 @@ static int keep_result(struct remo_tx *tx, struct remo__tx_item *item, int rc, c
 }
 
 /* Look an item up for the first time, and keep its value. */
-static int look_up(struct remo_tx *tx, struct remo__tx_item *item) {
+static int look_up_prefetched(struct remo_tx *tx, struct remo__tx_item *item, uint64_t prefetched) {
     char value[REMO_ITEM_BYTES_MAX];
     size_t bytes = 0;
     enum remo_lookup_way way;
     struct remo__evidence evidence = {0};
-    int rc = remo__structure_find(tx->space->structures[item->structure], item->owner, &item->key, value,
-                                  sizeof value, &bytes, &way, &evidence);
+    int rc = remo__structure_find(tx->space->structures[item->structure], item->owner, &item->key, prefetched,
+                                  value, sizeof value, &bytes, &way, &evidence);
     rc = keep_result(tx, item, rc, value, bytes, evidence);
     if (rc == 0)
         tx->last = (uint32_t)(item - tx->items);
     return rc;
+}
+
+static int look_up(struct remo_tx *tx, struct remo__tx_item *item) {
+    const struct remo_structure *structure = tx->space->structures[item->structure];
+    return look_up_prefetched(tx, item, remo__lookup_prepare(structure, item->owner, &item->key));
 }
 
 /* Return whether a read of the item needs a lookup. */
@@ -139,6 +144,7 @@ static int look_up_once(struct remo_tx *tx, struct remo_structure *structure, co
 struct together {
     uint32_t count;
     size_t bytes;
+    bool has_misses; /* some places were prefetched only now */
     struct {
         struct remo__tx_item *item;
         struct remo_structure_place place;
@@ -147,11 +153,28 @@ struct together {
     char data[TOGETHER_BYTES] __attribute__((aligned(REMO__CACHE_LINE)));
 };
 
+/* Prefetch what the lookups of a set load first. In a task, other tasks run during the cache misses.
+ * ret_prefetched[i] is the result for item i. */
+static void prefetch_all(const struct remo_tx *tx, uint64_t wanted, uint64_t *ret_prefetched) {
+    const struct remo_node *node = tx->space->node;
+    for (uint32_t i = 0; i < tx->items_count; i++) {
+        const struct remo__tx_item *item = &tx->items[i];
+        ret_prefetched[i] = REMO_STRUCTURE_NOWHERE;
+        if (node->mapped && (wanted & UINT64_C(1) << i))
+            ret_prefetched[i] =
+                remo__lookup_prefetch(tx->space->structures[item->structure], item->owner, &item->key);
+    }
+    if (remo__lookup_yields(node))
+        remo_task_yield();
+}
+
 /* Choose items of the set `left` whose places fit, and remove them from it. An item that is not looked up
  * by a read moves to the set `alone`. */
-static void choose_items(struct remo_tx *tx, struct together *together, uint64_t *left, uint64_t *alone) {
+static void choose_items(struct remo_tx *tx, struct together *together, const uint64_t *prefetched,
+                         uint64_t *left, uint64_t *alone) {
     together->count = 0;
     together->bytes = 0;
+    together->has_misses = false;
     for (uint32_t i = 0; i < tx->items_count; i++) {
         struct remo__tx_item *item = &tx->items[i];
         const struct remo_structure *structure = tx->space->structures[item->structure];
@@ -168,6 +191,10 @@ static void choose_items(struct remo_tx *tx, struct together *together, uint64_t
             *alone |= bit;
             continue;
         }
+        if (tx->space->node->mapped && place.offset != prefetched[i]) {
+            remo__region_prefetch(structure->share, item->owner, place.offset, place.bytes);
+            together->has_misses = true;
+        }
         together->reads[together->count].item = item;
         together->reads[together->count].place = place;
         together->reads[together->count++].data = together->data + together->bytes;
@@ -183,7 +210,7 @@ static int read_places(const struct remo_tx *tx, struct together *together) {
     int rc = 0;
     if (!thread)
         return remo__last_code();
-    if (node->mapped && remo_task_current() != 0)
+    if (together->has_misses && remo__lookup_yields(node))
         remo_task_yield();
     remo__cork(thread);
     for (uint32_t i = 0; i < together->count && rc == 0; i++) {
@@ -198,10 +225,11 @@ static int read_places(const struct remo_tx *tx, struct together *together) {
 
 /* Look up items of the set `left` by one read each, at the same time. An item for which one read does
  * not suffice moves to the set `alone`. */
-static __attribute__((noinline)) int look_up_together(struct remo_tx *tx, uint64_t *left, uint64_t *alone) {
+static __attribute__((noinline)) int look_up_together(struct remo_tx *tx, const uint64_t *prefetched,
+                                                      uint64_t *left, uint64_t *alone) {
     struct together together;
     char value[REMO_ITEM_BYTES_MAX];
-    choose_items(tx, &together, left, alone);
+    choose_items(tx, &together, prefetched, left, alone);
     int rc = together.count > 0 ? read_places(tx, &together) : 0;
     if (together.count > 0) /* the other lookups had not ended when the last one began */
         tx->last = REMO__TX_NONE;
@@ -221,17 +249,18 @@ static __attribute__((noinline)) int look_up_together(struct remo_tx *tx, uint64
 
 /* Look up all items of a set. */
 static int look_up_all(struct remo_tx *tx, uint64_t wanted) {
-    uint64_t alone = 0;
+    uint64_t prefetched[REMO_TX_ITEMS_MAX], alone = 0;
     int rc = 0;
-    if ((wanted & (wanted - 1)) == 0) {
-        alone = wanted;
-        wanted = 0;
-    }
+    if (wanted == 0)
+        return 0;
+    if ((wanted & (wanted - 1)) == 0)
+        return look_up(tx, &tx->items[__builtin_ctzll(wanted)]);
+    prefetch_all(tx, wanted, prefetched);
     while (wanted != 0 && rc == 0)
-        rc = look_up_together(tx, &wanted, &alone);
+        rc = look_up_together(tx, prefetched, &wanted, &alone);
     for (uint32_t i = 0; i < tx->items_count && rc == 0; i++)
         if (alone & UINT64_C(1) << i)
-            rc = look_up(tx, &tx->items[i]);
+            rc = look_up_prefetched(tx, &tx->items[i], REMO_STRUCTURE_NOWHERE);
     return rc;
 }
 

@@ -341,11 +341,28 @@ static bool find_place(const struct remo_structure *structure, uint32_t owner,
 
 bool remo__lookup_start(const struct remo_structure *structure, uint32_t owner,
                         const struct remo_structure_key *key, struct remo_structure_place *ret_place) {
-    if (!find_place(structure, owner, key, ret_place))
-        return false;
-    if (structure->node->mapped)
-        remo__region_prefetch(structure->share, owner, ret_place->offset, ret_place->bytes);
-    return true;
+    return find_place(structure, owner, key, ret_place);
+}
+
+uint64_t remo__lookup_prefetch(const struct remo_structure *structure, uint32_t owner,
+                               const struct remo_structure_key *key) {
+    struct remo_structure_place place;
+    if (structure->prefetch)
+        return structure->prefetch(structure->ctx, key, owner);
+    if (owner == structure->rank || !find_place(structure, owner, key, &place))
+        return REMO_STRUCTURE_NOWHERE;
+    remo__region_prefetch(structure->share, owner, place.offset, place.bytes);
+    return place.offset;
+}
+
+uint64_t remo__lookup_prepare(const struct remo_structure *structure, uint32_t owner,
+                              const struct remo_structure_key *key) {
+    if (!remo__lookup_yields(structure->node))
+        return REMO_STRUCTURE_NOWHERE;
+    uint64_t prefetched = remo__lookup_prefetch(structure, owner, key);
+    if (prefetched != REMO_STRUCTURE_NOWHERE)
+        remo_task_yield();
+    return prefetched;
 }
 
 int remo__lookup_read(const struct remo_structure *structure, uint32_t owner,
@@ -357,8 +374,8 @@ int remo__lookup_read(const struct remo_structure *structure, uint32_t owner,
 
 /* Read the place, in a task after a prefetch: other tasks run during the cache miss. */
 static int read_place(const struct remo_structure *structure, uint32_t owner,
-                      const struct remo_structure_place *place, void *data) {
-    if (structure->node->mapped && remo_task_current() != 0) {
+                      const struct remo_structure_place *place, bool is_prefetched, void *data) {
+    if (!is_prefetched && remo__lookup_yields(structure->node)) {
         remo__region_prefetch(structure->share, owner, place->offset, place->bytes);
         remo_task_yield();
     }
@@ -412,7 +429,7 @@ int remo__lookup_end(struct remo_structure *structure, uint32_t owner, const str
 /* Look the key up by reads. Returns 1 if the owner must be called. Otherwise 0 or an error: the lookup has
  * ended. */
 static int lookup_by_reads(struct remo_structure *structure, uint32_t owner,
-                           const struct remo_structure_key *key, void *value, size_t cap,
+                           const struct remo_structure_key *key, uint64_t prefetched, void *value, size_t cap,
                            size_t *ret_value_bytes, bool is_tx, struct remo__evidence *ret_evidence) {
     char data[REMO_PLACE_BYTES_MAX] __attribute__((aligned(REMO__CACHE_LINE)));
     int rc = READ_AGAIN;
@@ -420,7 +437,7 @@ static int lookup_by_reads(struct remo_structure *structure, uint32_t owner,
         struct remo_structure_place place;
         if (!find_place(structure, owner, key, &place))
             return 1;
-        rc = read_place(structure, owner, &place, data);
+        rc = read_place(structure, owner, &place, i == 0 && place.offset == prefetched, data);
         if (rc == 0)
             rc = judge(structure, owner, key, &place, data, value, cap, ret_value_bytes, is_tx,
                        is_tx && i + 1 == REMO_LOOKUP_READS_MAX, ret_evidence);
@@ -447,7 +464,7 @@ static int lookup_local(struct remo_structure *structure, const struct remo_stru
 }
 
 int remo__structure_find(struct remo_structure *structure, uint32_t owner,
-                         const struct remo_structure_key *key, void *value, size_t cap,
+                         const struct remo_structure_key *key, uint64_t prefetched, void *value, size_t cap,
                          size_t *ret_value_bytes, enum remo_lookup_way *ret_way,
                          struct remo__evidence *ret_evidence) {
     struct remo__evidence unused;
@@ -456,7 +473,7 @@ int remo__structure_find(struct remo_structure *structure, uint32_t owner,
     *ret_way = is_local ? REMO_LOOKUP_WAY_LOCAL : REMO_LOOKUP_WAY_READ;
     remo__structure_serve_now(structure);
     int rc = is_local ? lookup_local(structure, key, value, cap, ret_value_bytes, evidence)
-                      : lookup_by_reads(structure, owner, key, value, cap, ret_value_bytes,
+                      : lookup_by_reads(structure, owner, key, prefetched, value, cap, ret_value_bytes,
                                         ret_evidence != NULL, evidence);
     if (rc != 1 && rc != -EBUSY)
         return rc;
@@ -482,7 +499,8 @@ int remo_structure_lookup(struct remo_structure *structure, const void *key, siz
     if (rc != 0)
         return rc;
     enum remo_lookup_way way;
-    rc = remo__structure_find(structure, owner, &wanted, value, cap, ret_value_bytes, &way, NULL);
+    uint64_t prefetched = remo__lookup_prepare(structure, owner, &wanted);
+    rc = remo__structure_find(structure, owner, &wanted, prefetched, value, cap, ret_value_bytes, &way, NULL);
     if (ret_way)
         *ret_way = way;
     return rc;

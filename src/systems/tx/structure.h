@@ -118,6 +118,11 @@ struct remo_structure {
     void *ctx;
     char *own;                                   /* this node's share */
     const struct remo__structure_growth *growth; /* NULL: the share is not extended */
+    /* Prefetch what a lookup of the key loads first: at the owner `find`, elsewhere lookup_start and the
+     * read. Returns the offset of the place that the read will probably have, or REMO_STRUCTURE_NOWHERE:
+     * nothing was prefetched. Called only for memory that is mapped: on any fabric at the owner. A type sets
+     * it in `opened`; NULL: lookup_start selects the place. */
+    uint64_t (*prefetch)(void *ctx, const struct remo_structure_key *key, uint32_t owner);
     uint32_t rank;
     uint32_t key_bytes_max, value_bytes_max;
     uint64_t item_bytes;
@@ -210,14 +215,24 @@ int remo__structure_check_value(const struct remo_structure *structure, const vo
                                 size_t value_bytes);
 /* Return 0 if this node may use its share; an error if a peer has opened another object under the name. */
 int remo__structure_check_share(const struct remo_structure *structure);
-/* Look a key up, as remo_structure_lookup. *ret_evidence (may be NULL) is set if the result is 0, -ENOENT,
- * or -EMSGSIZE. */
+/* Return whether lookups of the caller yield after a prefetch: it is a task, and memory is mapped. */
+static inline bool remo__lookup_yields(const struct remo_node *node) {
+    return node->mapped && remo_task_current() != 0;
+}
+/* Prefetch what a lookup of the key loads first. On mapped fabrics only. Returns as `prefetch`. */
+uint64_t remo__lookup_prefetch(const struct remo_structure *structure, uint32_t owner,
+                               const struct remo_structure_key *key);
+/* The same, in a task: other tasks run during the cache misses. Elsewhere no effect. */
+uint64_t remo__lookup_prepare(const struct remo_structure *structure, uint32_t owner,
+                              const struct remo_structure_key *key);
+/* Look a key up, as remo_structure_lookup. `prefetched` is the result of remo__lookup_prepare, or
+ * REMO_STRUCTURE_NOWHERE. *ret_evidence (may be NULL) is set if the result is 0, -ENOENT, or -EMSGSIZE. */
 int remo__structure_find(struct remo_structure *structure, uint32_t owner,
-                         const struct remo_structure_key *key, void *value, size_t cap,
+                         const struct remo_structure_key *key, uint64_t prefetched, void *value, size_t cap,
                          size_t *ret_value_bytes, enum remo_lookup_way *ret_way,
                          struct remo__evidence *ret_evidence);
 /* The parts of a lookup by one read, for several lookups at the same time. Return false if there is no place
- * to read. On mapped memory this prefetches the place. */
+ * to read. */
 bool remo__lookup_start(const struct remo_structure *structure, uint32_t owner,
                         const struct remo_structure_key *key, struct remo_structure_place *ret_place);
 /* Start to read the place, for a caller that waits for `ack`; NULL: waits. */

@@ -160,6 +160,24 @@ static bool lookup_start(void *ctx, const struct remo_structure_key *key, uint32
     return true;
 }
 
+/* Elsewhere than at the owner the key is in its bucket, or in a remembered place: prefetch the bucket, and
+ * where the place is remembered. */
+static uint64_t prefetch(void *ctx, const struct remo_structure_key *key, uint32_t owner) {
+    struct remo_table *table = ctx;
+    const struct remo_structure *structure = table->structure;
+    if (owner == structure->rank)
+        return remo__table_prefetch_own(table, key);
+    if (table->calls_only)
+        return REMO_STRUCTURE_NOWHERE;
+    uint64_t bucket = atomic_load_explicit(&table->has_grown, memory_order_relaxed)
+                          ? find_grown(table, key, owner)
+                          : find_first(table, key);
+    __builtin_prefetch((const void *)places_of(table, key));
+    if (remo__structure_contains(structure, owner, bucket, table->read_bytes))
+        remo__region_prefetch(structure->share, owner, bucket, table->read_bytes);
+    return bucket;
+}
+
 static uint64_t place_of(uint64_t offset) {
     return (offset / 8 + 1) & PLACE_MASK;
 }
@@ -405,6 +423,7 @@ static void set_type(struct remo_table *table, const struct remo_table_options *
 static void opened(void *ctx, struct remo_structure *structure, char *share) {
     struct remo_table *table = ctx;
     table->structure = structure;
+    structure->prefetch = prefetch;
     (void)share;
     remo__table_start_owner(table);
 }

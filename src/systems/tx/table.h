@@ -133,6 +133,9 @@ static inline uint64_t remo__table_origin(const struct remo_table *table, uint32
 
 /* ---- buckets.c ---- */
 
+/* Prefetch what the search for a key of this node loads first. Returns the offset of its bucket. */
+uint64_t remo__table_prefetch_own(const struct remo_table *table, const struct remo_structure_key *key);
+
 /* Set the functions of the owner's part. */
 void remo__table_set_owner(struct remo_structure_type *type);
 /* Allocate the owner's private memory, for the first page. */
