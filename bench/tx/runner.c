@@ -1,8 +1,10 @@
-/* runner.c - threads that run transactions (runner.h). Each task has its own transaction object, and takes
+/* runner.c - threads that run transactions (runner.h). Each task has its own transaction object, and begins
  * the next transaction when it has ended one. */
 #include "bench/tx/runner.h"
 
 #include <string.h>
+
+#include "remote/wait.h"
 
 #define TASKS_DEFAULT 8u
 
@@ -60,25 +62,49 @@ int tx_runner_open(struct tx_runner *runner, struct bench_thread *thread, struct
                                         : rc;
 }
 
-/* A task, or the thread: run transactions while some are left. */
-static int run_rest(void *ctx) {
+static bool has_reached(const struct tx_runner *runner) {
+    return runner->ended >= runner->goal || runner->rc != 0;
+}
+
+/* A task: run transactions until the point ends. */
+static int run_all(void *ctx) {
     struct tx_runner *runner = ctx;
     struct remo_tx *tx = runner->txs[runner->next++];
-    while (runner->left > 0 && runner->rc == 0) {
-        runner->left--;
+    while (!runner->stops && runner->rc == 0) {
         int rc = runner->run(runner, tx);
         runner->rc = rc != 0 ? rc : runner->rc;
+        runner->ended++;
+        if (runner->waiter && has_reached(runner)) {
+            remo__task_resume(runner->waiter);
+            runner->waiter = NULL;
+        }
     }
     return runner->rc;
 }
 
+/* Run the tasks until the goal is reached. */
+static void run_tasks(struct tx_runner *runner) {
+    for (; runner->spawned < runner->tasks && runner->rc == 0; runner->spawned += runner->rc == 0)
+        runner->rc = remo_task_spawn(runner->scheduler, run_all, runner, &runner->ids[runner->spawned]);
+    while (!has_reached(runner)) {
+        runner->waiter = remo__scheduler->running;
+        (void)remo__wait_resumed(runner->thread->job->node, REMO_FOREVER);
+    }
+}
+
 int tx_runner_operate(struct tx_runner *runner, uint64_t operations) {
-    runner->left = operations;
-    runner->next = 0;
-    return bench_run_tasks(runner->scheduler, runner->tasks, run_rest, runner);
+    runner->goal += operations;
+    if (runner->scheduler)
+        run_tasks(runner);
+    for (; !runner->scheduler && !has_reached(runner); runner->ended++)
+        runner->rc = runner->run(runner, runner->txs[0]);
+    return runner->rc;
 }
 
 int tx_runner_close(struct tx_runner *runner) {
+    runner->stops = true;
+    for (uint32_t i = 0; i < runner->spawned; i++)
+        (void)remo_task_join(runner->scheduler, runner->ids[i], REMO_FOREVER, NULL);
     int rc = runner->scheduler ? remo_scheduler_close(runner->scheduler) : 0;
     for (uint32_t i = 0; i < runner->tasks; i++)
         remo_tx_close(runner->txs[i]);

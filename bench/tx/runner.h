@@ -28,13 +28,17 @@ uint64_t tx_count_keys(const struct bench_options *options, const struct tx_size
 /* Return the index of the current point's set of tables. */
 uint32_t tx_config_of(const struct bench_job *job);
 
-/* Runs the transactions of a thread, in tasks or in the thread itself. */
+/* Runs the transactions of a thread, in tasks or in the thread itself. The tasks run until the point ends: if
+ * each timing waited for its last transaction, the tasks would be idle for much of it. */
 struct tx_runner {
     struct bench_thread *thread;
     struct remo_scheduler *scheduler; /* NULL: the thread runs them */
     struct remo_tx *txs[BENCH_WINDOW_MAX];
-    uint32_t tasks, next; /* next: the transaction object of the next task */
-    uint64_t left;        /* transactions that no task has started yet */
+    remo_task_id ids[BENCH_WINDOW_MAX];
+    uint32_t tasks, spawned, next; /* next: the transaction object of the next task */
+    uint64_t ended, goal;          /* transactions; the thread waits until `goal` of them have ended */
+    struct remo__task *waiter;     /* the thread, while it waits */
+    bool stops;
     int rc;
     /* Run one transaction. Returns 0 or the error that ends the point. */
     int (*run)(struct tx_runner *runner, struct remo_tx *tx);
@@ -45,7 +49,8 @@ struct tx_runner {
 int tx_runner_open(struct tx_runner *runner, struct bench_thread *thread, struct remo_tx_space *space,
                    uint64_t point_number, int (*run)(struct tx_runner *runner, struct remo_tx *tx));
 int tx_runner_operate(struct tx_runner *runner, uint64_t operations);
-/* Also after tx_runner_open has failed. Errors: those of remo_scheduler_close. */
+/* End the transactions in flight. Also after tx_runner_open has failed. Errors: those of
+ * remo_scheduler_close. */
 int tx_runner_close(struct tx_runner *runner);
 
 /* Collect the counts of all nodes, at the end of a point. At node 0, *ret_all is an array with an element for
