@@ -191,9 +191,9 @@ static void expire_one(struct remo__task *task) {
 }
 
 void remo__scheduler_expire(struct remo__scheduler *scheduler) {
-    uint64_t now = remo__now_ns();
-    if (remo__scheduler_deadline(scheduler) > now)
+    if (!remo__is_reached(remo__scheduler_deadline(scheduler)))
         return;
+    uint64_t now = remo__now_ns();
     struct remo__last_error *before = check_begin(scheduler);
     while (scheduler->timer_count > 0 && remo__scheduler_deadline(scheduler) <= now)
         expire_one(scheduler->timers[1]);

@@ -221,7 +221,7 @@ int remo__wait_resumed(struct remo_node *node, uint64_t deadline_ns) {
     struct remo__scheduler *scheduler = remo__scheduler_of(node);
     if (!scheduler)
         return remo__wait(node, never, NULL, deadline_ns);
-    if (deadline_ns != REMO_FOREVER && remo__now_ns() >= deadline_ns)
+    if (remo__is_reached(deadline_ns))
         return remo__fail_static(-ETIMEDOUT, "timed out: no time is left to wait");
     return remo__wait_parked(scheduler, deadline_ns);
 }
@@ -302,7 +302,7 @@ static int wait(struct remo_node *node, int (*ready)(void *ctx), void *ctx, uint
     int rc = ready(ctx);
     if (rc != 0)
         return rc < 0 ? rc : 0;
-    if (deadline_ns != REMO_FOREVER && remo__now_ns() >= deadline_ns)
+    if (remo__is_reached(deadline_ns))
         return remo__fail_static(
             -ETIMEDOUT, "timed out: the condition of the wait is not met, and no time is left to wait");
     struct remo__scheduler *scheduler = remo__scheduler_of(node);

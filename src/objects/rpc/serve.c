@@ -8,6 +8,7 @@
 #define REQUESTS_PER_PASS 64u         /* of one ring, before the other rings are probed */
 #define NEAR_NS (3 * REMO__NS_PER_US) /* for which a caller waits before it wakes the service thread */
 #define POLLS_PER_LOOK 8u             /* at the clock */
+#define FAR_TIME ((int32_t)(REMO__FAR_NS >> REMO__RPC_TIME_SHIFT))
 #define PASSES_PER_RING 3u /* while other threads leave requests to this one; then a sweep causes a poll */
 #define PASSES_MAX (2 * REMO__RPC_RING_BYTES / REMO__RPC_LINE / REQUESTS_PER_PASS + 1)
 #define FOUND_PER_CHECK 64u /* requests that a wait serves between two checks of its deadline */
@@ -20,12 +21,19 @@
 
 /* ---- one request ---- */
 
+/* Return the present time; if the deadline of a request is far, perhaps an earlier one, which costs less. */
+static uint64_t find_now(const struct remo__rpc_transport *transport, uint32_t time) {
+    uint64_t coarse = transport->mapped ? remo__now_coarse_ns() : 0;
+    int32_t left = (int32_t)(time - (uint32_t)(coarse >> REMO__RPC_TIME_SHIFT));
+    return coarse != 0 && left > FAR_TIME ? coarse : remo__now_ns();
+}
+
 /* Return whether a request may still be executed, and set the deadline of its handler. */
 static bool is_in_time(struct remo__rpc_turn *turn, uint32_t time) {
     turn->deadline_ns = REMO_FOREVER;
     if (remo__likely(time == 0))
         return true;
-    uint64_t now = remo__now_ns();
+    uint64_t now = find_now(turn->transport, time);
     uint32_t start = turn->transport->mapped ? (uint32_t)(now >> REMO__RPC_TIME_SHIFT) : 0;
     int32_t left = (int32_t)(time - start);
     if (left <= 0)
@@ -469,7 +477,7 @@ int remo__rpc_wait_calls(struct remo__rpc_transport *transport, struct remo__thr
     if (owes_wake(calls, count)) {
         wait.owing = calls;
         wait.owing_count = count;
-        wait.wake_ns = remo__now_ns() + NEAR_NS;
+        wait.wake_ns = remo__scheduler ? 0 : remo__now_ns() + NEAR_NS; /* a task wakes before it parks */
     }
     return wait_until(&wait, deadline_ns);
 }

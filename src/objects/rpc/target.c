@@ -48,10 +48,13 @@ uint64_t remo__rpc_rest(const struct remo_rpc *rpc, uint32_t node, uint64_t dead
     uint64_t service = atomic_load_explicit(&rpc->channel->peers[node].id, memory_order_relaxed);
     if (remo__likely(deadline_ns == REMO_FOREVER))
         return service;
-    uint64_t left = remo__remaining_ns(deadline_ns) >> REMO__RPC_TIME_SHIFT;
+    uint64_t now = remo__now_coarse_ns();
+    if (!rpc->transport->mapped || deadline_ns <= now + REMO__FAR_NS)
+        now = remo__now_ns();
+    uint64_t left = (deadline_ns > now ? deadline_ns - now : 0) >> REMO__RPC_TIME_SHIFT;
     if (left > INT32_MAX / 2)
         return service; /* 18 minutes or more: no limit */
-    uint64_t start = rpc->transport->mapped ? remo__now_ns() >> REMO__RPC_TIME_SHIFT : 0;
+    uint64_t start = rpc->transport->mapped ? now >> REMO__RPC_TIME_SHIFT : 0;
     uint32_t time = (uint32_t)(start + remo__max(left, 1));
     return service | (uint64_t)(time != 0 ? time : 1) << 32;
 }

@@ -21,9 +21,10 @@ static struct remo__tx_commit *try_take(struct remo_tx_space *space) {
 /* Take an entry. While REMO__TX_COMMITS_MAX commits are in progress, this thread serves, so that their calls
  * end. */
 static int take_entry(struct remo_tx_space *space, struct remo__tx_commit **ret_commit) {
-    uint64_t deadline_ns = remo__deadline(space->node->op_timeout_ns);
+    uint64_t deadline_ns = 0;
     struct remo__tx_commit *commit;
     while (!(commit = try_take(space))) {
+        deadline_ns = deadline_ns ? deadline_ns : remo__deadline(space->node->op_timeout_ns);
         if (remo__remaining_ns(deadline_ns) == 0)
             return remo__fail(-ETIMEDOUT,
                               "%u commits of this node at several owners have not ended: an owner is slow "

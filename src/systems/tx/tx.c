@@ -317,7 +317,7 @@ int remo_tx_run(struct remo_tx *tx, int (*body)(void *ctx, struct remo_tx *tx), 
         return remo__fail(-EINVAL, "cannot run a transaction: an argument is NULL");
     uint64_t deadline_ns = remo__deadline(timeout_ns), pause_ns = PAUSE_NS_MIN;
     struct remo__random random;
-    remo__random_seed(&random, remo__now_ns() ^ (uint64_t)(uintptr_t)tx);
+    bool is_seeded = false;
     for (;;) {
         enum next next;
         int rc = run_once(tx, body, ctx, deadline_ns, &next);
@@ -330,6 +330,9 @@ int remo_tx_run(struct remo_tx *tx, int (*body)(void *ctx, struct remo_tx *tx), 
         if (remo__now_ns() >= deadline_ns)
             return remo__fail(-ETIMEDOUT, "cannot commit a transaction in time: each attempt returned "
                                           "-EAGAIN, nothing has changed; increase timeout_ns");
+        if (!is_seeded)
+            remo__random_seed(&random, remo__now_ns() ^ (uint64_t)(uintptr_t)tx);
+        is_seeded = true;
         rc = remo_task_sleep(tx->space->node, 1 + remo__random_below(&random, pause_ns));
         if (rc != 0)
             return rc;
