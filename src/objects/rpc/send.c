@@ -63,6 +63,9 @@ static int write_mapped(struct remo__rpc_transport *transport, uint32_t node, ui
     remo__store(to + 24, words->rest);
     remo__store(to + 8, words->head ^ key);
     remo__store(to, words->head);
+    char *next = to + remo__align_up(REMO__RPC_REQUEST_BYTES + remo__rpc_bytes(words->head), REMO__RPC_LINE);
+    remo__mapped_prefetch_write(next + REMO__RPC_LINE);
+    remo__mapped_prefetch_write(next + 2 * (size_t)REMO__RPC_LINE);
     return 1;
 }
 

@@ -48,6 +48,15 @@ static bool decode_item(const struct remo_tx_space *space, const char *request, 
     return structure->type->owner(structure->ctx, &ret_step->key) == structure->rank;
 }
 
+/* Prefetch what the step accesses first: the caller has read the item, so it is probably in another cache. */
+static void prefetch(const struct remo__tx_step *step) {
+    struct remo_structure *structure = step->structure;
+    if (step->op != REMO__TX_CHECK && step->condition == REMO__TX_SAME)
+        remo__mapped_prefetch_write(remo__own_at(structure, step->was_at));
+    if (structure->prefetch)
+        (void)structure->prefetch(structure->ctx, &step->key, structure->rank);
+}
+
 /* An insert needs an absent key, and an update or a delete a present one. */
 static bool is_consistent(const struct remo__tx_step *step) {
     switch ((enum remo__tx_op)step->op) {
@@ -74,6 +83,7 @@ static bool decode(const struct remo_tx_space *space, const char *request, size_
         if (!decode_item(space, request, bytes, &at, step) || !is_consistent(step)
             || is_twice(ret_steps, step))
             return false;
+        prefetch(step);
         ret_steps->changes += step->op != REMO__TX_CHECK;
         ret_steps->count++;
     }
