@@ -121,7 +121,9 @@ static int look_up_prefetched(struct remo_tx *tx, struct remo__tx_item *item, ui
 
 static int look_up(struct remo_tx *tx, struct remo__tx_item *item) {
     const struct remo_structure *structure = tx->space->structures[item->structure];
-    return look_up_prefetched(tx, item, remo__lookup_prepare(structure, item->owner, &item->key));
+    uint64_t prefetched = remo__lookup_prepare(structure, item->owner, &item->key);
+    remo__structure_serve_now(structure);
+    return look_up_prefetched(tx, item, prefetched);
 }
 
 /* Return whether a read of the item needs a lookup. */
@@ -256,6 +258,7 @@ static int look_up_all(struct remo_tx *tx, uint64_t wanted) {
     if ((wanted & (wanted - 1)) == 0)
         return look_up(tx, &tx->items[__builtin_ctzll(wanted)]);
     prefetch_all(tx, wanted, prefetched);
+    remo__structure_serve_now(tx->space->structures[0]);
     while (wanted != 0 && rc == 0)
         rc = look_up_together(tx, prefetched, &wanted, &alone);
     for (uint32_t i = 0; i < tx->items_count && rc == 0; i++)
@@ -325,8 +328,6 @@ static int look_up_many(struct remo_tx *tx, const struct remo_tx_lookup *lookups
     for (uint32_t i = 0; i < count && rc == 0; i++)
         if (needs_lookup(ret_items[i]))
             wanted |= UINT64_C(1) << (ret_items[i] - tx->items);
-    if (wanted != 0)
-        remo__structure_serve_now(tx->space->structures[0]);
     return rc != 0 ? rc : look_up_all(tx, wanted);
 }
 

@@ -471,7 +471,6 @@ int remo__structure_find(struct remo_structure *structure, uint32_t owner,
     struct remo__evidence *evidence = ret_evidence ? ret_evidence : &unused;
     bool is_local = owner == structure->rank;
     *ret_way = is_local ? REMO_LOOKUP_WAY_LOCAL : REMO_LOOKUP_WAY_READ;
-    remo__structure_serve_now(structure);
     int rc = is_local ? lookup_local(structure, key, value, cap, ret_value_bytes, evidence)
                       : lookup_by_reads(structure, owner, key, prefetched, value, cap, ret_value_bytes,
                                         ret_evidence != NULL, evidence);
@@ -500,6 +499,7 @@ int remo_structure_lookup(struct remo_structure *structure, const void *key, siz
         return rc;
     enum remo_lookup_way way;
     uint64_t prefetched = remo__lookup_prepare(structure, owner, &wanted);
+    remo__structure_serve_now(structure);
     rc = remo__structure_find(structure, owner, &wanted, prefetched, value, cap, ret_value_bytes, &way, NULL);
     if (ret_way)
         *ret_way = way;

@@ -225,8 +225,9 @@ uint64_t remo__lookup_prefetch(const struct remo_structure *structure, uint32_t 
 /* The same, in a task: other tasks run during the cache misses. Elsewhere no effect. */
 uint64_t remo__lookup_prepare(const struct remo_structure *structure, uint32_t owner,
                               const struct remo_structure_key *key);
-/* Look a key up, as remo_structure_lookup. `prefetched` is the result of remo__lookup_prepare, or
- * REMO_STRUCTURE_NOWHERE. *ret_evidence (may be NULL) is set if the result is 0, -ENOENT, or -EMSGSIZE. */
+/* Look a key up, as remo_structure_lookup, but do not serve first. `prefetched` is the result of
+ * remo__lookup_prepare, or REMO_STRUCTURE_NOWHERE. *ret_evidence (may be NULL) is set if the result is 0,
+ * -ENOENT, or -EMSGSIZE. */
 int remo__structure_find(struct remo_structure *structure, uint32_t owner,
                          const struct remo_structure_key *key, uint64_t prefetched, void *value, size_t cap,
                          size_t *ret_value_bytes, enum remo_lookup_way *ret_way,
