@@ -347,6 +347,48 @@ static int tasks(struct remo_node *node, void *ctx) {
     return close_table(table);
 }
 
+struct turns {
+    struct remo_table *table;
+    uint64_t key;
+    bool has_other_run, has_yielded;
+};
+
+static int look_up_in_task(void *ctx) {
+    struct turns *turns = ctx;
+    uint64_t found;
+    int rc = remo_structure_lookup(structure_of(turns->table), &turns->key, sizeof turns->key, &found,
+                                   sizeof found, NULL, NULL);
+    turns->has_yielded = turns->has_other_run;
+    return rc;
+}
+
+static int note_run(void *ctx) {
+    ((struct turns *)ctx)->has_other_run = true;
+    return 0;
+}
+
+/* On mapped memory a task that looks up a key of this node lets another task run meanwhile. */
+static int yields(struct remo_node *node, void *ctx) {
+    struct turns turns = {.key = 0};
+    struct remo_scheduler *scheduler;
+    remo_task_id id;
+    int result = 1;
+    (void)ctx;
+    CHECK(open_table(node, NULL, &turns.table) == 0);
+    while (remo_table_owner(turns.table, &turns.key, sizeof turns.key) != remo_node_rank(node))
+        turns.key++;
+    CHECK_OK(remo_structure_put(structure_of(turns.table), &turns.key, sizeof turns.key, &turns.key,
+                                sizeof turns.key));
+    CHECK_OK(remo_scheduler_open(node, NULL, &scheduler));
+    CHECK_OK(remo_task_spawn(scheduler, look_up_in_task, &turns, &id));
+    CHECK_OK(remo_task_spawn(scheduler, note_run, &turns, NULL));
+    CHECK_OK(remo_task_join(scheduler, id, LONG_TIME, &result));
+    CHECK_EQUAL(result, 0);
+    CHECK_EQUAL(turns.has_yielded, strcmp(remo_node_fabric(node), "shm") == 0);
+    CHECK_OK(remo_scheduler_close(scheduler));
+    return close_table(turns.table);
+}
+
 /* ---- a full table, partitions, wrong arguments ---- */
 
 static int full(struct remo_node *node, void *ctx) {
@@ -541,6 +583,7 @@ static const struct cluster_test tests[] = {
     CLUSTER_TEST_NAMED("costs of growth", growth_costs, 2),
     CLUSTER_TEST(threads, 2),
     CLUSTER_TEST(tasks, 2),
+    CLUSTER_TEST(yields, 2),
     CLUSTER_TEST(full, 2),
     CLUSTER_TEST(partitions, 3),
     CLUSTER_TEST(bad_input, 1),
