@@ -4,9 +4,10 @@
  *
  * Tearing: a naturally aligned word of 1, 2, 4 or 8 bytes in the peer's memory is moved by one access if it
  *          is the whole transfer, or lies in a transfer that starts at a multiple of 8. Up to
- *          REMO__MAPPED_WORDS_BYTES a loop moves word by word. Above, memcpy moves whole cache lines or
- *          vectors, which x86-64 and aarch64 do not split inside an aligned word. The order of the words is
- *          undefined (memory model, row 15). A small transfer from another address may move a byte twice.
+ *          REMO__MAPPED_WORDS_BYTES a loop loads word by word, and stores one or two words at once. Above,
+ *          memcpy moves whole cache lines or vectors. x86-64 and aarch64 split none of these stores inside an
+ *          aligned word. The order of the words is undefined (memory model, row 15). A small transfer from
+ *          another address may move a byte twice.
  * Order:   `copy_to` is ordered after this thread's earlier accesses, `copy_from` before its later ones.
  *          Stores may remain in this CPU's store buffer: only `remo__mapped_fence` or an atomic places
  *          them before a later load is executed.
@@ -107,19 +108,29 @@ REMO__MAPPED_RACY void remo__mapped_bulk(void *to, const void *from, size_t size
 #endif
 }
 
-/* Copy word by word, four at a time. Both sides are volatile, so the compiler splits or repeats no access. */
+/* Copy two words by two loads and one store. A load of both would wait, if they were stored one by one, until
+ * they have reached the cache. x86-64 does not split the store inside a word that is aligned. */
+REMO__MAPPED_RACY void remo__mapped_two_words(volatile remo__word64 *to, const volatile remo__word64 *from) {
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+    __asm__ volatile("movq %1, %%xmm0\n\tmovhps %2, %%xmm0\n\tmovups %%xmm0, %0"
+                     : "=m"(*(volatile char(*)[16])to)
+                     : "m"(from[0]), "m"(from[1])
+                     : "xmm0");
+#else
+    uint64_t a = from[0], b = from[1];
+    to[0] = a;
+    to[1] = b;
+#endif
+}
+
+/* Copy word by word, two at a time. Both sides are volatile, so the compiler splits or repeats no access. */
 REMO__MAPPED_RACY void remo__mapped_words(void *to, const void *from, size_t size_bytes) {
     volatile remo__word64 *to_words = to;
     const volatile remo__word64 *from_words = from;
     size_t words = size_bytes / 8, i = 0;
-    for (; i + 4 <= words; i += 4) {
-        uint64_t a = from_words[i], b = from_words[i + 1], c = from_words[i + 2], d = from_words[i + 3];
-        to_words[i] = a;
-        to_words[i + 1] = b;
-        to_words[i + 2] = c;
-        to_words[i + 3] = d;
-    }
-    for (; i < words; i++)
+    for (; i + 2 <= words; i += 2)
+        remo__mapped_two_words(to_words + i, from_words + i);
+    if (i < words)
         to_words[i] = from_words[i];
     char *to_rest = (char *)to + words * 8;
     const char *from_rest = (const char *)from + words * 8;
@@ -216,6 +227,26 @@ REMO__MAPPED_INLINE void remo__mapped_copy_to(void *to, const void *from, size_t
         remo__mapped_store(to, *(const remo__word64 *)from);
     else
         remo__mapped_copy(to, from, to, size_bytes);
+#endif
+}
+
+/* Read and write as above, without a call: at most REMO__MAPPED_WORDS_BYTES at a multiple of 8 in the peer's
+ * memory. */
+REMO__MAPPED_INLINE void remo__mapped_words_from(void *to, const void *from, size_t size_bytes) {
+#ifdef REMO_SIM
+    remo__copy_from(to, from, size_bytes);
+#else
+    remo__mapped_words(to, from, size_bytes);
+#endif
+    remo__mapped_acquire();
+}
+
+REMO__MAPPED_INLINE void remo__mapped_words_to(void *to, const void *from, size_t size_bytes) {
+    remo__mapped_release();
+#ifdef REMO_SIM
+    remo__copy_to(to, from, size_bytes);
+#else
+    remo__mapped_words(to, from, size_bytes);
 #endif
 }
 
