@@ -6,7 +6,7 @@
  *          nor a torn record matches. It covers every written byte: a record that matches has all its bytes.
  * Seals:   on a mapped fabric the sender writes the payload first, then the header, and a receiver reads the
  *          header first. So a complete header proves that the payload is complete. Its seal is derived from
- *          size, lap and position: bytes of an earlier lap are a header with probability 2^-64.
+ *          size and position: bytes of an earlier lap are a header with probability 2^-64.
  * Masks:   a byte that matches may be a remainder of the last lap that equals the new byte. Where the
  *          network does not order writes, the new byte could then arrive in the next lap, and overwrite the
  *          next record. There the payload is padded to words, and each word is XORed with a key derived from
@@ -27,7 +27,8 @@
 #include "channel/remote.h"
 
 #define REMO__RECORD_HEADER_BYTES 16u
-#define REMO__RECORD_FILLER UINT32_MAX /* as a size: this record ends the lap */
+#define REMO__RECORD_FILLER UINT32_MAX                      /* as a size: this record ends the lap */
+#define REMO__RECORD_SEAL_STEP UINT64_C(0xd1342543de82ef95) /* any odd number that is random: see the seal */
 
 /* The proof that a record is complete. All nodes of a job use the same. */
 enum remo__record_guard {
@@ -75,8 +76,9 @@ static inline uint64_t remo__record_checksum(const struct remo__ring_cursor *cur
     return XXH3_64bits_withSeed(payload, size_bytes, remo__random_mix(cursor->position) ^ head);
 }
 
+/* Return the seal: for records of one size, another one at each position. The receiver compares the lap. */
 static inline uint64_t remo__record_seal(const struct remo__ring_cursor *cursor, uint64_t head) {
-    return remo__random_mix(remo__random_mix(cursor->position) ^ head);
+    return remo__random_mix(cursor->position + (uint32_t)head * REMO__RECORD_SEAL_STEP);
 }
 
 /* Return the words of a masked payload. */
@@ -103,10 +105,15 @@ static inline uint64_t remo__record_encode_masked(uint64_t *words, const struct 
     return REMO__RECORD_HEADER_BYTES + count * sizeof *words;
 }
 
+/* Return the first word of a record at `cursor`. */
+static inline uint64_t remo__record_head(const struct remo__ring_cursor *cursor, uint32_t size) {
+    return (uint64_t)cursor->lap << 32 | size;
+}
+
 /* Encode the header of a sealed record at `cursor`. */
 static inline void remo__record_encode_sealed(uint64_t *image, const struct remo__ring_cursor *cursor,
                                               uint32_t size) {
-    uint64_t head = (uint64_t)cursor->lap << 32 | size;
+    uint64_t head = remo__record_head(cursor, size);
     image[0] = head;
     image[1] = remo__record_seal(cursor, head);
 }
@@ -117,7 +124,7 @@ static inline void remo__record_encode_sealed(uint64_t *image, const struct remo
 static inline uint64_t remo__record_encode(void *image, const struct remo__ring_cursor *cursor, uint32_t size,
                                            const void *payload) {
     uint32_t payload_bytes = size == REMO__RECORD_FILLER ? 0 : size;
-    uint64_t head = (uint64_t)cursor->lap << 32 | size, *words = image;
+    uint64_t head = remo__record_head(cursor, size), *words = image;
     if (cursor->guard == REMO__RECORD_SEAL) {
         remo__record_encode_sealed(words, cursor, size);
         return REMO__RECORD_HEADER_BYTES;

@@ -69,7 +69,14 @@ static int open_ring(struct remo__ring_set *set, uint32_t sender,
         if (!ring->image)
             return -ENOMEM;
     }
-    return ring->is_sender ? open_receivers(ring, &options->participants) : 0;
+    int rc = ring->is_sender ? open_receivers(ring, &options->participants) : 0;
+    bool is_direct = ring->cursor.guard == REMO__RECORD_SEAL
+                     && (!ring->is_sender || (ring->receiver_count == 1 && !ring->on_arrival));
+    if (is_direct)
+        ring->direct_bytes_end =
+            1
+            + (uint32_t)remo__min(REMO__MAPPED_WORDS_BYTES, remo__record_message_max(ring->cursor.capacity));
+    return rc;
 }
 
 /* ---- the set ---- */

@@ -85,10 +85,8 @@ static OUT_OF_LINE int send_image(struct remo_ringbuffer *ring, uint32_t size, c
 }
 
 /* Return where the payload of the record at the cursor is in the memory of a receiver; NULL: the receiver is
- * not mapped, or has departed. */
+ * not mapped. */
 static INLINE char *mapped_payload(const struct remo_ringbuffer *ring, uint32_t node) {
-    if (has_departed(ring, node))
-        return NULL;
     return (char *)(uintptr_t)remo__memory_mapped(
         ring->records, node, ring->records_at + ring->cursor.offset + REMO__RECORD_HEADER_BYTES);
 }
@@ -100,44 +98,74 @@ static INLINE void prefetch_lines(const char *record) {
     remo__mapped_prefetch_write(record + REMO__CACHE_LINE);
 }
 
-/* Write a sealed record to a receiver: the payload, then the header in `image`. Return as write_image does.
- * After an error the payload is complete, and the header is still to be written. */
-static INLINE int write_sealed(struct remo_ringbuffer *ring, uint32_t node, const char *payload,
-                               uint32_t payload_bytes) {
-    struct remo__ref ref;
-    char *to = mapped_payload(ring, node);
-    if (remo__unlikely(!to))
-        return 0;
+/* Write the header of a sealed record after its payload. All stores of a thread leave its processor in order.
+ * They wait there for the lines of the ring, which the receiver has read. So a send stores little else: the
+ * header goes from registers to its place. */
+static INLINE void store_header(const struct remo_ringbuffer *ring, char *payload, uint32_t size) {
+    uint64_t head = remo__record_head(&ring->cursor, size), seal = remo__record_seal(&ring->cursor, head);
+    char *record = payload - REMO__RECORD_HEADER_BYTES;
+    remo__mapped_copy_to(record + sizeof head, &seal, sizeof seal);
+    remo__mapped_copy_to(record, &head, sizeof head);
+}
+
+/* Count the record that was stored at a receiver, and notify the receiver. */
+static INLINE void finish_record(const struct remo_ringbuffer *ring, struct remo__thread *thread,
+                                 uint32_t node, uint64_t payload_bytes) {
+    remo__stored(thread, remo__channel_counters(ring->channel, thread), node,
+                 REMO__RECORD_HEADER_BYTES + payload_bytes);
+}
+
+/* Write a sealed record to a receiver that is mapped. */
+static INLINE void write_sealed(const struct remo_ringbuffer *ring, struct remo__thread *thread,
+                                uint32_t node, char *to, uint32_t size, const char *payload) {
+    uint32_t payload_bytes = size == REMO__RECORD_FILLER ? 0 : size;
     prefetch_lines(to - REMO__RECORD_HEADER_BYTES);
     if (to != payload)
         remo__copy_to(to, payload, payload_bytes);
     remo__mapped_prefetch_write(to + payload_bytes + PREFETCH_BYTES);
-    int rc = find_record(ring, node, ring->cursor.offset, &ref);
-    if (remo__unlikely(rc != 0))
-        return remo__is_departure(rc) ? 0 : rc;
-    remo__count(&ref.stats->bytes, payload_bytes);
-    return write_image(ring, ref, REMO__RECORD_HEADER_BYTES);
+    store_header(ring, to, size);
+    finish_record(ring, thread, node, payload_bytes);
 }
 
-/* Note that the header of the record at the cursor is still to be written to a receiver. */
-static OUT_OF_LINE void defer_header(struct remo_ringbuffer *ring, struct remo__ring_receiver *receiver) {
+/* Write a sealed record to a receiver by an operation that may fail. After an error the payload is complete,
+ * and the header in `image` is still to be written. `thread` NULL: the thread could not be attached. */
+static OUT_OF_LINE int post_sealed(struct remo_ringbuffer *ring, struct remo__thread *thread,
+                                   struct remo__ring_receiver *receiver, char *to, uint32_t size,
+                                   const char *payload) {
+    uint32_t payload_bytes = size == REMO__RECORD_FILLER ? 0 : size;
+    int rc = thread ? 0 : remo__last_code();
+    struct remo__ref ref;
+    remo__record_encode_sealed(ring->image, &ring->cursor, size);
+    if (to != payload)
+        remo__copy_to(to, payload, payload_bytes);
+    if (rc == 0)
+        rc = find_record(ring, receiver->node, ring->cursor.offset, &ref);
+    if (rc == 0) {
+        remo__count(&ref.stats->bytes, payload_bytes);
+        rc = write_image(ring, ref, REMO__RECORD_HEADER_BYTES);
+    }
+    if (rc == 0 || remo__is_departure(rc))
+        return 0;
     receiver->is_pending = ring->has_pending = true;
     ring->pending_offset = ring->cursor.offset;
     ring->pending_bytes = REMO__RECORD_HEADER_BYTES;
+    return rc;
 }
 
-/* Send a sealed record. All stores of a thread leave its processor in order. They wait here for the lines of
- * the ring, which the receiver has read, so this path stores little else: it is inline. */
+/* Send a sealed record to all receivers. */
 static INLINE int send_sealed(struct remo_ringbuffer *ring, uint32_t size, const void *payload) {
-    uint32_t payload_bytes = size == REMO__RECORD_FILLER ? 0 : size;
+    struct remo__thread *thread = remo__thread(ring->node);
     int rc = 0;
-    remo__record_encode_sealed(ring->image, &ring->cursor, size);
     for (uint32_t i = 0; i < ring->receiver_count; i++) {
         struct remo__ring_receiver *receiver = &ring->receivers[i];
-        int one = write_sealed(ring, receiver->node, payload, payload_bytes);
-        if (remo__unlikely(one != 0)) {
-            defer_header(ring, receiver);
-            rc = one;
+        char *to = has_departed(ring, receiver->node) ? NULL : mapped_payload(ring, receiver->node);
+        if (remo__unlikely(!to))
+            continue;
+        if (remo__likely(thread && (!ring->on_arrival || size == REMO__RECORD_FILLER)))
+            write_sealed(ring, thread, receiver->node, to, size, payload);
+        else {
+            int one = post_sealed(ring, thread, receiver, to, size, payload);
+            rc = rc ? rc : one;
         }
     }
     return rc;
@@ -262,8 +290,32 @@ static INLINE void send_message(struct remo_ringbuffer *ring, const void *messag
         *ret_position = ring->cursor.position;
 }
 
-int remo_ringbuffer_send(struct remo_ringbuffer *ring, const void *message, size_t size_bytes,
-                         uint64_t timeout_ns, uint64_t *ret_position) {
+/* Send a short message to the only receiver, which is mapped and has room. Returns false, without effect, if
+ * anything is different. There is no call on this path, so it saves no registers on the stack either. */
+static INLINE bool send_directly(struct remo_ringbuffer *ring, const void *message, size_t size_bytes,
+                                 uint64_t *ret_position) {
+    uint64_t bytes = remo__record_bytes((uint32_t)size_bytes), position = ring->cursor.position + bytes;
+    if (size_bytes >= ring->direct_bytes_end || bytes > ring->cursor.capacity - ring->cursor.offset
+        || position - ring->consumed_by_all > ring->cursor.capacity || ring->loan || ring->has_pending
+        || !ring->all_opened || (!message && size_bytes > 0) || remo__tls.node_id != ring->node->id)
+        return false;
+    uint32_t node = ring->receivers[0].node;
+    char *to = remo__channel_is_connected(ring->channel, node) ? mapped_payload(ring, node) : NULL;
+    if (!to)
+        return false;
+    prefetch_lines(to - REMO__RECORD_HEADER_BYTES);
+    remo__mapped_words_to(to, message, size_bytes);
+    remo__mapped_prefetch_write(to + size_bytes + PREFETCH_BYTES);
+    store_header(ring, to, (uint32_t)size_bytes);
+    remo__ring_advance(&ring->cursor, bytes);
+    if (ret_position)
+        *ret_position = position;
+    finish_record(ring, remo__tls.thread, node, size_bytes);
+    return true;
+}
+
+static OUT_OF_LINE int send_slowly(struct remo_ringbuffer *ring, const void *message, size_t size_bytes,
+                                   uint64_t timeout_ns, uint64_t *ret_position) {
     REMO__REQUIRE(ring);
     if (!message && size_bytes > 0)
         return remo__fail(-EINVAL, "cannot send on ring %s: the message is NULL", name_of(ring));
@@ -273,6 +325,13 @@ int remo_ringbuffer_send(struct remo_ringbuffer *ring, const void *message, size
     return rc;
 }
 
+int remo_ringbuffer_send(struct remo_ringbuffer *ring, const void *message, size_t size_bytes,
+                         uint64_t timeout_ns, uint64_t *ret_position) {
+    if (remo__likely(ring && send_directly(ring, message, size_bytes, ret_position)))
+        return 0;
+    return send_slowly(ring, message, size_bytes, timeout_ns, ret_position);
+}
+
 int remo_ringbuffer_loan(struct remo_ringbuffer *ring, size_t size_bytes, uint64_t timeout_ns,
                          void **ret_message) {
     REMO__REQUIRE(ring);
@@ -280,7 +339,9 @@ int remo_ringbuffer_loan(struct remo_ringbuffer *ring, size_t size_bytes, uint64
     int rc = prepare_send(ring, size_bytes, timeout_ns);
     if (rc != 0)
         return rc;
-    ring->loan = ring->receiver_count == 1 ? mapped_payload(ring, ring->receivers[0].node) : NULL;
+    ring->loan = ring->receiver_count == 1 && !has_departed(ring, ring->receivers[0].node)
+                     ? mapped_payload(ring, ring->receivers[0].node)
+                     : NULL;
     if (!ring->loan)
         ring->loan = (char *)ring->image + REMO__RECORD_HEADER_BYTES;
     ring->loan_bytes = size_bytes;
@@ -411,8 +472,32 @@ static INLINE void consume_message(struct remo_ringbuffer *ring) {
         (void)remo_ringbuffer_acknowledge(ring); /* the next receive repeats one that failed */
 }
 
-int remo_ringbuffer_receive(struct remo_ringbuffer *ring, void *buffer, size_t buffer_bytes,
-                            size_t *ret_size_bytes, uint64_t timeout_ns) {
+static OUT_OF_LINE int acknowledge_consumed(struct remo_ringbuffer *ring) {
+    (void)remo_ringbuffer_acknowledge(ring); /* the next receive repeats one that failed */
+    return 0;
+}
+
+/* Receive a short sealed message that has arrived. Returns false, without effect, if anything is
+ * different. */
+static INLINE bool receive_directly(struct remo_ringbuffer *ring, void *buffer, size_t buffer_bytes,
+                                    size_t *ret_size_bytes) {
+    if (ring->direct_bytes_end == 0 || ring->is_sender || ring->is_peeked || !ret_size_bytes)
+        return false;
+    const char *record = ring->records->own + ring->records_at + ring->cursor.offset;
+    uint64_t head = remo__load(record), seal = remo__load(record + sizeof head); /* before the payload */
+    uint32_t size = (uint32_t)head;
+    if (head >> 32 != ring->cursor.lap || size >= ring->direct_bytes_end || size > buffer_bytes || !buffer
+        || seal != remo__record_seal(&ring->cursor, head)
+        || remo__record_bytes(size) > ring->cursor.capacity - ring->cursor.offset)
+        return false;
+    remo__mapped_words_from(buffer, record + REMO__RECORD_HEADER_BYTES, size);
+    *ret_size_bytes = size;
+    remo__ring_advance(&ring->cursor, remo__record_bytes(size));
+    return true;
+}
+
+static OUT_OF_LINE int receive_slowly(struct remo_ringbuffer *ring, void *buffer, size_t buffer_bytes,
+                                      size_t *ret_size_bytes, uint64_t timeout_ns) {
     REMO__REQUIRE(ring);
     struct arrival arrival = {.ring = ring, .buffer = buffer, .buffer_bytes = buffer ? buffer_bytes : 0};
     if (remo__unlikely(!ret_size_bytes))
@@ -428,6 +513,13 @@ int remo_ringbuffer_receive(struct remo_ringbuffer *ring, void *buffer, size_t b
             name_of(ring), ring->found_bytes, arrival.buffer_bytes);
     consume_message(ring);
     return 0;
+}
+
+int remo_ringbuffer_receive(struct remo_ringbuffer *ring, void *buffer, size_t buffer_bytes,
+                            size_t *ret_size_bytes, uint64_t timeout_ns) {
+    if (remo__likely(ring && receive_directly(ring, buffer, buffer_bytes, ret_size_bytes)))
+        return remo__unlikely(is_acknowledgement_due(ring)) ? acknowledge_consumed(ring) : 0;
+    return receive_slowly(ring, buffer, buffer_bytes, ret_size_bytes, timeout_ns);
 }
 
 int remo_ringbuffer_peek(struct remo_ringbuffer *ring, const void **ret_message, size_t *ret_size_bytes,

@@ -31,6 +31,7 @@ struct remo_ringbuffer {
     uint64_t *image;
     uint64_t records_at; /* offset of this ring in each receiver's share */
     struct remo__ring_set *set;
+    uint32_t direct_bytes_end; /* messages below this size use the short paths; 0: none does */
     /* sender */
     bool all_opened;                        /* every receiver has opened the ring, or has failed or left */
     bool has_pending;                       /* `image` is still to be written to a receiver */

@@ -210,6 +210,16 @@ remo__write(struct remo__ref ref, const void *src, size_t bytes, uint32_t flags,
     return 0;
 }
 
+/* Count a write of `bytes` bytes, which the caller has stored in mapped memory of `node`, and notify the
+ * node. */
+static inline __attribute__((always_inline)) void
+remo__stored(struct remo__thread *thread, struct remo_stats *stats, uint32_t node, uint64_t bytes) {
+    remo__count(&stats->writes, 1);
+    remo__count(&stats->bytes, bytes);
+    remo__count(&stats->imms, 1);
+    thread->unfenced = !remo__mapped_notify(&thread->node->fabric->peers[node]);
+}
+
 /* Notify the node of a change that it reads in mapped memory. The change is an atomic, the last operation of
  * this thread: it is the fence of the notification. Returns false, without effect, if the node is not mapped:
  * there only a write notifies. */
