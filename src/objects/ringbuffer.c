@@ -7,6 +7,8 @@
 #include "objects/region.h"
 
 #define RETRY_PAUSE_NS REMO__NS_PER_MS /* between attempts to acknowledge */
+#define RELAX_PER_MESSAGE 4u           /* of the last batch, before the receiver looks for the next one */
+#define RELAX_MAX 64u
 #define PREFETCH_BYTES 128u /* from the end of a record to the line that its send fetches for later ones */
 
 /* The parts of a send and of a receive are inline; what most messages do not need is not. */
@@ -457,12 +459,25 @@ static int check_receiver(const struct remo_ringbuffer *ring) {
     return 0;
 }
 
+/* All messages that had arrived are received. If there were several, the sender is in the middle of a stream.
+ * Then let it send some more: each probe takes a line from it that it is about to write. */
+static OUT_OF_LINE void await_batch(struct remo_ringbuffer *ring) {
+    uint64_t batch_bytes = ring->cursor.position - ring->caught_up;
+    uint64_t messages = batch_bytes / remo__record_bytes(ring->found_bytes);
+    ring->caught_up = ring->cursor.position;
+    remo__relax_awake(ring->node, (uint32_t)remo__min(RELAX_PER_MESSAGE * messages, RELAX_MAX));
+}
+
 /* Wait until a message is at the cursor. */
 static INLINE int find_message(struct arrival *arrival, uint64_t timeout_ns) {
     int rc = check_receiver(arrival->ring);
     if (remo__unlikely(rc != 0))
         return rc;
-    return probe_record(arrival) ? 0 : await_message(arrival, timeout_ns);
+    if (probe_record(arrival))
+        return 0;
+    if (timeout_ns > 0)
+        await_batch(arrival->ring);
+    return await_message(arrival, timeout_ns);
 }
 
 static INLINE void consume_message(struct remo_ringbuffer *ring) {

@@ -147,6 +147,17 @@ void remo__poll_arrivals(const struct remo_node *node, bool has_progress) {
 }
 #endif
 
+void remo__relax_awake(const struct remo_node *node, uint32_t count) {
+#ifdef REMO_SIM
+    (void)node, (void)count;
+#else
+    if (node->threads->spins < count || remo__scheduler_of(node))
+        return;
+    for (uint32_t i = 0; i < count; i++)
+        remo__relax();
+#endif
+}
+
 void remo__wait_sleep_at_once(void) {
 #ifndef REMO_SIM
     sleeps_at_once = true;
