@@ -136,7 +136,7 @@ struct bench {
     /* Run on the first thread of a node that does not operate, until the operating side ends it.
      * NULL: sleep. */
     int (*attend)(struct bench_thread *thread);
-    bool attends_apart; /* network operations of nodes that attend are no part of those measured */
+    bool attends_apart; /* network operations of nodes that attend are not counted */
     /* Check the results after each point, on every node, while no operation runs; may be NULL. */
     int (*check)(struct bench_job *job);
     /* Measure the hardware's limit for one operation, on node 0, on mapped fabrics, while all peers

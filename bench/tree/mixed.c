@@ -1,8 +1,8 @@
 /* mixed.c - ROMe's figure 1: local workers beside remote scans. Node 0 owns an ordered map, and its threads
  * run a workload of YCSB on it. Each other node is a client, whose one thread meanwhile scans 5000 to 10,000
  * entries (--window) from a key that is drawn like those of the workers. One point gives two figures: the
- * operations of the workers, and the entries of all scans. In place of scans, copies of as many bytes of
- * random nodes of the tree show what any reader costs the workers. */
+ * operations of the workers, and the entries of all scans. In place of scans, copies of as many bytes from
+ * random places of node 0's memory show the cost of any reader for the workers. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -56,7 +56,7 @@ struct state {
     struct remo_sst *ended;     /* of node 0: how many points have ended */
     struct remo_region *shares; /* at node 0, one for each node */
     _Atomic uint32_t finished;  /* workers of node 0 that have finished the point */
-    uint64_t points;            /* that have ended, of node 0; that this client has attended */
+    uint64_t points;            /* of node 0: ended points; of a client: attended points */
 };
 
 /* A worker or a client. */
@@ -202,7 +202,7 @@ static int scan_once(struct bench_thread *thread, struct actor *actor, uint64_t 
     return rc;
 }
 
-/* Copy nodes of the tree, at random places of the memory of node 0, as many bytes as a scan returns. */
+/* Copy blocks of a node's size from random places of node 0's arena: as many bytes as a scan returns. */
 static void copy_once(const struct bench_job *job, struct actor *actor) {
     const struct state *state = job->state;
     const char *arena = remo__peer_base(job->node, 0);

@@ -108,7 +108,7 @@ int tx_runner_close(struct tx_runner *runner) {
     int rc = runner->scheduler ? remo_scheduler_close(runner->scheduler) : 0;
     for (uint32_t i = 0; i < runner->tasks; i++)
         remo_tx_close(runner->txs[i]);
-    return rc;
+    return rc != 0 ? rc : runner->rc;
 }
 
 int tx_collect(struct bench_job *job, const void *counts, size_t bytes, const void **ret_all) {

@@ -50,7 +50,7 @@ int tx_runner_open(struct tx_runner *runner, struct bench_thread *thread, struct
                    uint64_t point_number, int (*run)(struct tx_runner *runner, struct remo_tx *tx));
 int tx_runner_operate(struct tx_runner *runner, uint64_t operations);
 /* End the transactions in flight. Also after tx_runner_open has failed. Errors: those of
- * remo_scheduler_close. */
+ * remo_scheduler_close, and of these transactions. */
 int tx_runner_close(struct tx_runner *runner);
 
 /* Collect the counts of all nodes, at the end of a point. At node 0, *ret_all is an array with an element for

@@ -346,11 +346,11 @@ REMO_API int remo_rpc_serve(struct remo_rpc *rpc, uint64_t timeout_ns);
  * of a LONG handler have no more time than this in any case; use it as the timeout of its other waits. `rpc`
  * is any service of the node. */
 REMO_API uint64_t remo_rpc_remaining_ns(const struct remo_rpc *rpc);
-/* Return the number of calls of this node that have ended without a reply that may still arrive, and keep
- * their slots (see Failure): after a timeout or a cancel, to all nodes, of all services. In a LONG handler it
- * counts only calls of the depth that the calls of the handler have; elsewhere those of depth 1. Use it
- * before calls that may end without a reply, to leave slots to others. 0 if `rpc` is NULL. Sends nothing; if
- * there are such calls, looks for their replies: some microseconds. */
+/* Return the number of late calls of this node: calls that have ended without a reply, after a timeout or a
+ * cancel, and keep their slots because the reply may still arrive (see Failure). They are those to all nodes,
+ * of all services. In a handler, count only the calls of the depth that the handler's calls have; elsewhere
+ * those of depth 1. Use it before calls that may end without a reply, to leave slots to others. 0 if `rpc` is
+ * NULL. Sends nothing; if there are such calls, looks for their replies: some microseconds. */
 REMO_API uint32_t remo_rpc_late_count(const struct remo_rpc *rpc);
 
 /* ---- replies ---- */

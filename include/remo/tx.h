@@ -11,8 +11,8 @@
  *          and change items, and remo_tx_commit. See examples/bank.c and examples/outbox.c.
  * Wait:    a transaction whose values do not permit a result yet can wait until one of them changes: the
  *          function that remo_tx_run calls returns REMO_TX_WAIT, and runs again after a change. So a consumer
- *          sleeps until a queue has an element, and a transaction that only reads keys, then waits, watches
- *          them. The thread sleeps; it sends nothing until a key has changed. See remo_tx_wait.
+ *          sleeps until a queue has an element. A transaction that reads keys and then waits watches these
+ *          keys. The thread sleeps and does not poll, unless no watch can be set. See remo_tx_wait.
  * Owners:  a transaction reads and changes items of any owners. It is cheapest if all items have one owner:
  *          in a table, `partition_bytes` selects which keys have the same owner.
  * Cost:    network operations, if no item belongs to this node:
@@ -32,12 +32,13 @@
  *          A wait: 1 call to each owner of keys that the transaction has read, also to this node. The owner
  *          replies when a key changes, or at once if one has changed already. Then 1 post to each other
  *          owner, which replies.
- *          A change of a key sends 1 reply to each transaction that waits for it: up to 16 before the change
- *          returns, and so before the reply to a commit; the service thread of the owner sends the others,
- *          up to 64 per millisecond. On fabrics that do not order writes, a reply may wait for a fence: for
- *          op_timeout_ns at most, if the waiting node pauses. While no transaction waits for a key of its
- *          group (structure.h), a change of the key loads a few words more at its owner. Otherwise it
- *          compares one word for each key of the group and each transaction that waits for it.
+ *          A change of a key sends 1 reply to each transaction that waits for it: up to 16 for each structure
+ *          before the change returns, and so before the reply to a commit. The service thread of the owner
+ *          sends the others: up to 64 for each structure per millisecond. On fabrics that do not order
+ *          writes, a reply may wait for a fence: for op_timeout_ns at most, if the waiting node pauses. While
+ *          no transaction waits for a key of its group (structure.h), a change of the key loads a few
+ *          additional words at its owner. Otherwise it compares one word for each watched key of the group,
+ *          once per waiting transaction.
  * Order:   strictly serializable: committed transactions, and the lookups and changes of structure.h, take
  *          effect one at a time, each between its start and its end.
  *          Before the commit, each value that a transaction has read was current at some moment, but
@@ -58,7 +59,7 @@
  * Failure: a transaction is applied completely or not at all, on all nodes that are up. Items of a node that
  *          fails are lost.
  *          If an owner fails or closes the space, the waits for its keys end with -EHOSTDOWN or -ENOTCONN at
- *          once. If the node of a transaction that waits fails, the owners forget the wait.
+ *          once. If a node fails while its transaction waits, the owners end its watches.
  *          If the node that runs the transaction fails during a commit, the owners find out the outcome, and
  *          unlock the items, some milliseconds after they have detected the failure. The decider is the first
  *          owner of changed items that is not the node that runs the transaction. If both nodes fail
@@ -106,7 +107,7 @@ REMO_BEGIN
 /* Of one transaction: its keys, the values read, and each new value, even if a later one replaces it. With
  * changes the limit of the request applies too: see remo_tx_commit. */
 #define REMO_TX_BYTES_MAX 16384u
-/* The result of the function that remo_tx_run calls, if it waits for a change. No code of errno.h. */
+/* The function that remo_tx_run calls returns this value to wait for a change. It is not an errno code. */
 #define REMO_TX_WAIT (-4096)
 
 struct remo_tx_space;
@@ -260,19 +261,19 @@ REMO_API void remo_tx_abort(struct remo_tx *tx);
  * fabrics that do not order writes, the start and the end may also wait for fences (rpc.h, Cost).
  * Returns 0 if a result that the transaction has read is not current any more, even if it changed before the
  * call. For a key that was present, each update, put or delete counts, even if the value is the same again.
- * An absent key counts as changed while it is present. A change that a commit has prepared, but not applied
- * yet, does not count. A key counts as read after any lookup by this transaction, also by remo_tx_insert,
- * update and delete. So all keys on which the decision to wait depends end the wait. It may also end without
- * a change of these keys:
+ * A key that was read as absent counts as changed while it is present. A change that a commit has prepared,
+ * but not applied yet, does not count. A key counts as read after any lookup by this transaction, also by
+ * remo_tx_insert, update and delete. So all keys on which the decision to wait depends end the wait. It may
+ * also end without a change of these keys:
  *   - the bucket of the key in a table has been divided since the key was read: the wait ends at once;
- *   - no watch can be set: the function pauses for up to 1 ms at random, then returns 0, so the program
- *     polls. The reasons: an owner has not opened the space, or cannot send replies to this node now; already
- *     64 transactions of this node wait in the space; the waits of all spaces of this node would have more
- *     than 128 calls to owners in flight (32 in LONG handlers); or these calls, and calls that have ended
- *     without a reply, would take more than 256 slots (48 in LONG handlers).
+ *   - no watch can be set. Then the function pauses for a random time up to 1 ms and returns 0, so the
+ *     program polls. Reasons: an owner has not opened the space, or cannot send replies to this node now;
+ *     64 transactions of this node already wait in the space; the waits of all spaces of this node would have
+ *     more than 128 calls to owners in flight (32 in LONG handlers); or these calls, and calls that have
+ *     ended without a reply, would take more than 256 slots (48 in LONG handlers).
  * If an owner pauses, the slots of waits that have ended stay in use until it resumes or fails: see rpc.h,
  * Failure, and remo_rpc_late_count. Waits leave 64 slots to other calls (16 to those of LONG handlers).
- * A transaction that only reads waits, and so does one with changes; its changes are lost.
+ * A transaction with changes can wait, too; the wait discards the changes.
  * One change wakes all transactions that wait for the key. All but one will probably be in conflict, and wait
  * again. In a task, parks the task.
  * Errors:

@@ -14,7 +14,7 @@
  *          remo_tx_commit, or in the function that remo_tx_run calls. If a pop returns -ENOENT there, choose:
  *          return 0, and the commit confirms that the queue was empty, for 2 more reads. Or return -ENOENT,
  *          which aborts the transaction: this suffices if the pop is repeated later. Or, in that function,
- *          return REMO_TX_WAIT: it runs again when an element was pushed (examples/outbox.c).
+ *          return REMO_TX_WAIT: the function runs again after a push (examples/outbox.c).
  *          remo_tx_run does not repeat a transaction after -ENOSPC: pop elements, or try again later. Or call
  *          remo_tx_queue_count before a push, and return REMO_TX_WAIT if the queue is full: the function runs
  *          again after a push or pop. The commit may still return -ENOSPC, if pops change items of several

@@ -33,10 +33,10 @@
  *          reads the head again.
  *          read_many: 1 read of the version, and then as read for each object, 16 objects at the same
  *          time.
- *          visit, visit_many, visit_each: as read_at and read_many_at. In mapped memory, visit_many also
- *          loads the first 2 KiB of the next object and 384 bytes of its records into the cache during
- *          the visit of one. visit_each loads the first 512 bytes of objects, and 384 bytes of their
- *          records, before it reads them.
+ *          visit, visit_many: as read_at and read_many_at. visit_each: as read for each object, 16 objects at
+ *          the same time. In mapped memory, visit_many also loads the first 2 KiB of the next object and 384
+ *          bytes of its records into the cache during the visit of one. visit_each loads the first 512 bytes
+ *          of each extent, and 384 bytes of its records, before it reads them.
  *          read_at: as read; at most 1 more read of an extent for each move of the object since
  *          `version`; and 1 read of 8 bytes if this node has not found yet that the owner has reached
  *          `version`.

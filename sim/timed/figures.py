@@ -28,11 +28,10 @@ class Simulator:
         """Run a point, and return all its results."""
         arguments = [bench, f"--nodes={nodes}", f"--threads={threads}", f"--window={window}"]
         arguments += [f"--{name}={value}" for name, value in options.items()]
-        arguments += [f"--variant={variant}"]
+        arguments += [f"--seconds={self.seconds}", f"--variant={variant}"]
         key = " ".join(arguments)
         if key not in self.results:
-            fixed = ["--fabric=sim", "--json", f"--seconds={self.seconds}"]
-            command = [self.command, "bench", *fixed, *arguments]
+            command = [self.command, "bench", "--fabric=sim", "--json", *arguments]
             done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
             lines = [json.loads(line) for line in done.stdout.splitlines()]
             found = [line for line in lines if "p50_ns" in line]

@@ -108,10 +108,10 @@ REMO__MAPPED_RACY void remo__mapped_bulk(void *to, const void *from, size_t size
 #endif
 }
 
-/* Copy two words by two loads and one store. A load of both would wait, if they were stored one by one, until
- * they have reached the cache. x86-64 does not split the store inside a word that is aligned. */
+/* Copy two words by two loads and one store. If they were stored one by one, a load of both would wait until
+ * both stores have reached the cache. x86-64 does not split the store inside a word that is aligned. */
 REMO__MAPPED_RACY void remo__mapped_two_words(volatile remo__word64 *to, const volatile remo__word64 *from) {
-#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__)
+#if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
     __asm__ volatile("movq %1, %%xmm0\n\tmovhps %2, %%xmm0\n\tmovups %%xmm0, %0"
                      : "=m"(*(volatile char(*)[16])to)
                      : "m"(from[0]), "m"(from[1])

@@ -7,8 +7,10 @@
 #include "objects/region.h"
 
 #define RETRY_PAUSE_NS REMO__NS_PER_MS /* between attempts to acknowledge */
-#define RELAX_PER_MESSAGE 4u           /* of the last batch, before the receiver looks for the next one */
+#define RELAX_PER_MESSAGE 4u           /* of the last batch, before the receiver probes for the next one */
 #define RELAX_MAX 64u
+#define RELAX_CAPACITY \
+    1024u                   /* bytes of a ring for each: the sender of a small ring would fill it meanwhile */
 #define PREFETCH_BYTES 128u /* from the end of a record to the line that its send fetches for later ones */
 
 /* The parts of a send and of a receive are inline; what most messages do not need is not. */
@@ -459,13 +461,14 @@ static int check_receiver(const struct remo_ringbuffer *ring) {
     return 0;
 }
 
-/* All messages that had arrived are received. If there were several, the sender is in the middle of a stream.
- * Then let it send some more: each probe takes a line from it that it is about to write. */
+/* All messages that had arrived are received. The more there were, the more probably the sender is in the
+ * middle of a stream. So pause in proportion: a probe takes a line that the sender is about to write. */
 static OUT_OF_LINE void await_batch(struct remo_ringbuffer *ring) {
     uint64_t batch_bytes = ring->cursor.position - ring->caught_up;
     uint64_t messages = batch_bytes / remo__record_bytes(ring->found_bytes);
     ring->caught_up = ring->cursor.position;
-    remo__relax_awake(ring->node, (uint32_t)remo__min(RELAX_PER_MESSAGE * messages, RELAX_MAX));
+    uint64_t most = remo__min(RELAX_MAX, ring->cursor.capacity / RELAX_CAPACITY);
+    remo__relax_awake(ring->node, (uint32_t)remo__min(RELAX_PER_MESSAGE * messages, most));
 }
 
 /* Wait until a message is at the cursor. */
@@ -506,7 +509,7 @@ static INLINE bool receive_directly(struct remo_ringbuffer *ring, void *buffer, 
         || remo__record_bytes(size) > ring->cursor.capacity - ring->cursor.offset)
         return false;
     remo__mapped_words_from(buffer, record + REMO__RECORD_HEADER_BYTES, size);
-    *ret_size_bytes = size;
+    *ret_size_bytes = ring->found_bytes = size;
     remo__ring_advance(&ring->cursor, remo__record_bytes(size));
     return true;
 }

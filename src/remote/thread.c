@@ -13,8 +13,7 @@
 #include "remote/stats.h"
 #include "remote/watch.h"
 
-#define SPINS 1000u       /* about 20 us, longer than a message takes on one machine */
-#define SPINS_CROWDED 20u /* if nodes that share processors outnumber them */
+#define SPINS 1000u /* about 20 us, longer than a message takes on one machine */
 
 enum {
     ATTACHED = 1,
@@ -214,7 +213,7 @@ int remo__threads_open(struct remo_node *node) {
     node->threads = calloc(1, sizeof *node->threads);
     if (!node->threads)
         return remo__fail(-ENOMEM, "no memory for the threads of a node");
-    node->threads->spins = SPINS_CROWDED;
+    node->threads->spins = REMO__SPINS_CROWDED;
     pthread_mutex_init(&node->threads->lock, NULL);
     remo__watch_init(&node->threads->watch);
     pthread_mutex_init(&node->threads->observers_lock, NULL);
@@ -230,7 +229,7 @@ void remo__threads_choose_spins(struct remo_node *node) {
         by_quota += node->peers[peer].shares_quota;
     }
     bool is_crowded = by_affinity > processors->count || by_quota > processors->quota;
-    node->threads->spins = is_crowded ? SPINS_CROWDED : SPINS;
+    node->threads->spins = is_crowded ? REMO__SPINS_CROWDED : SPINS;
 }
 
 /* Release the struct of a thread. All objects are closed, so there are no observers; but a thread that ends

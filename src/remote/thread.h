@@ -63,6 +63,9 @@ struct remo__watch {
     uint64_t due_ns; /* of the next look; used by the service thread only */
 };
 
+/* The spins if nodes that share processors outnumber them. */
+#define REMO__SPINS_CROWDED 20u
+
 struct remo__threads {
     pthread_mutex_t lock;
     pthread_mutex_t observers_lock; /* protects the list of observers, and their `calls` */

@@ -151,7 +151,7 @@ void remo__relax_awake(const struct remo_node *node, uint32_t count) {
 #ifdef REMO_SIM
     (void)node, (void)count;
 #else
-    if (node->threads->spins < count || remo__scheduler_of(node))
+    if (sleeps_at_once || node->threads->spins <= REMO__SPINS_CROWDED || remo__scheduler_of(node))
         return;
     for (uint32_t i = 0; i < count; i++)
         remo__relax();

@@ -63,7 +63,7 @@ static inline void remo__retry_end(bool has_succeeded) {
  * as often as the condition of remo__wait_polling. Returns and errors as above. */
 int remo__wait_attempt(struct remo_node *node, int (*attempt)(void *ctx), void *ctx, uint64_t deadline_ns);
 
-/* Execute remo__relax `count` times, before a look at memory that a peer is changing now. Returns at once if
+/* Execute remo__relax `count` times, before a probe of memory that a peer is changing now. Returns at once if
  * peers may need this processor, or tasks may be ready. */
 void remo__relax_awake(const struct remo_node *node, uint32_t count);
 

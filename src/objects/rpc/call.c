@@ -238,7 +238,8 @@ static int is_any_over(void *ctx) {
 int remo_rpc_wait_any(struct remo_rpc_op *const *calls, uint32_t count, uint64_t timeout_ns) {
     int rc = check_calls(calls, count);
     if (rc == 0 && (count == 0 || count > INT_MAX))
-        rc = remo__fail(-EINVAL, "cannot wait for one of %u calls: give 1 to %d", count, INT_MAX);
+        rc = remo__fail(-EINVAL, "cannot wait for one of %u calls: the count is out of range; give 1 to %d",
+                        count, INT_MAX);
     if (rc != 0)
         return rc;
     struct remo__thread *thread = remo__thread(calls[0]->own.rpc->node);
@@ -250,7 +251,7 @@ int remo_rpc_wait_any(struct remo_rpc_op *const *calls, uint32_t count, uint64_t
     if (remo__rpc_wait_calls(wait.transport, thread, is_any_over, &wait, calls, count,
                              remo__deadline(timeout_ns))
         != 0)
-        return remo__fail_static(-EINPROGRESS, "no call has ended");
+        return remo__fail_static(-EINPROGRESS, "the wait has ended: no call has ended in time");
     uint32_t first = 0;
     while (first < count - 1 && remo__rpc_is_in_flight(calls[first]))
         first++;

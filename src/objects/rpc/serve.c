@@ -487,7 +487,7 @@ int remo__rpc_wait_calls(struct remo__rpc_transport *transport, struct remo__thr
     if (owes_wake(calls, count)) {
         wait.owing = calls;
         wait.owing_count = count;
-        wait.wake_ns = remo__scheduler ? 0 : remo__now_ns() + NEAR_NS; /* a task wakes before it parks */
+        wait.wake_ns = remo__scheduler ? 0 : remo__now_ns() + NEAR_NS; /* a task wakes it first */
     }
     return wait_until(&wait, deadline_ns);
 }

@@ -87,7 +87,7 @@ enum remo__versioned_verdict remo__versioned_judge(const struct remo__versioned_
         return REMO__VERSIONED_DAMAGED;
     if (header->base_version > version)
         return REMO__VERSIONED_LATER;
-    bool is_cut = false, has_later = false; /* not in `state`: gcc would load both at once, too early */
+    bool is_cut = false, has_later = false; /* not in `state`: one load of both would wait */
     while (at < used) {
         struct remo__versioned_record record;
         bool is_valid = find_record(shape, records, at, used, &record);

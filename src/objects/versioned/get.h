@@ -23,7 +23,6 @@ struct remo__versioned_get {
     remo_versioned_visitor *visit;
     void *ctx;
     uint64_t version; /* of the object, if is_done */
-    bool is_copied;   /* over the network, and not used yet */
     bool is_done;
     bool wants_newest; /* the request: `at` may change */
     bool is_fresh;     /* the location came from the directory during this call */

@@ -1,6 +1,6 @@
-/* read.c - reads of one or several objects of an owner, in rounds (get.h). Invariant: a visit of an object is
- * before those of later objects in the call; the first object that needs another round ends the visits of
- * this one. docs/internals/versioned.md describes the rounds. */
+/* read.c - reads of one or several objects of an owner, in rounds (get.h). Invariant: without a `prepare`
+ * visitor, objects are visited in their order: the first object that needs another round ends the visits of
+ * the round. With `prepare`, the order is undefined. docs/internals/versioned.md describes the rounds. */
 #include <string.h>
 
 #include "objects/versioned/get.h"

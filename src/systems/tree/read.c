@@ -184,8 +184,8 @@ static enum seek_result find_in_tail(struct seek *seek, const struct remo_versio
     return SEEK_ABSENT;
 }
 
-/* The first step of a visit. Copy an inner node, or of a leaf the header, slots, fingerprints and fences, and
- * prefetch what the second step needs. */
+/* The first step of a visit. Copy an inner node; of a leaf, copy the header, slots, fingerprints and fences,
+ * and prefetch what the second step needs. */
 static void prepare(void *ctx, const struct remo_versioned_view *view) {
     struct seek *seek = ctx;
     uint32_t node_bytes = seek->tree->node_bytes;

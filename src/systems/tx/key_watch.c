@@ -1,6 +1,6 @@
 /* key_watch.c - the owner's side of watches of keys (key_watch.h): lists of entries in the groups of a
  * structure, and the watches that are due. Invariant: a watch that a change has marked is in the list `due`
- * of a structure, until a thread that holds no mutex reports it. */
+ * of a structure until a thread, which then holds no mutex, removes it to report it. */
 #include "systems/tx/key_watch.h"
 
 #define REPORTS_PER_CHANGE 16u /* a thread that changes a key sends no more replies */

@@ -183,7 +183,7 @@ static enum remo__item_answer execute(struct remo_structure *structure, enum rem
     return REMO__ANSWER_DONE;
 }
 
-/* *ret_is_watched: the change has made watches due. */
+/* *ret_is_watched: the change may have made watches due. */
 static enum remo__item_answer execute_in_group(struct remo_structure *structure, enum remo__item_op op,
                                                const struct remo_structure_key *key, const void *value,
                                                size_t value_bytes, struct remo__owner_found *ret_found,

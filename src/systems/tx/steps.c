@@ -48,7 +48,8 @@ static bool decode_item(const struct remo_tx_space *space, const char *request, 
     return structure->type->owner(structure->ctx, &ret_step->key) == structure->rank;
 }
 
-/* Prefetch what the step accesses first: the caller has read the item, so it is probably in another cache. */
+/* Prefetch what the step accesses first: the caller has read the item, so it is probably in the cache of
+ * another processor. */
 static void prefetch(const struct remo__tx_step *step) {
     struct remo_structure *structure = step->structure;
     if (step->op != REMO__TX_CHECK && step->condition == REMO__TX_SAME)

@@ -20,7 +20,7 @@ struct remo__tx_steps {
     uint32_t count, changes;
     struct remo__tx_step step[REMO_TX_ITEMS_MAX];
     struct remo_structure *full; /* after the answer NO_ROOM: the structure that has no room */
-    bool is_watched;             /* the changes have made watches due */
+    bool is_watched;             /* the changes may have made watches due */
     uint32_t mutexes_count;
     pthread_mutex_t *mutexes[REMO_TX_ITEMS_MAX]; /* ascending, without duplicates */
 };

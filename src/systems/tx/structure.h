@@ -120,8 +120,8 @@ struct remo_structure {
     const struct remo__structure_growth *growth; /* NULL: the share is not extended */
     /* Prefetch what a lookup of the key loads first: at the owner `find`, elsewhere lookup_start and the
      * read. Returns the offset of the place that the read will probably have, or REMO_STRUCTURE_NOWHERE:
-     * nothing was prefetched. Called only for memory that is mapped: on any fabric at the owner. A type sets
-     * it in `opened`; NULL: lookup_start selects the place. */
+     * nothing was prefetched. Called only if this node can load the memory directly: on mapped fabrics, and
+     * at the owner on all fabrics. A type sets it in `opened`; NULL: lookup_start selects the place. */
     uint64_t (*prefetch)(void *ctx, const struct remo_structure_key *key, uint32_t owner);
     uint32_t rank;
     uint32_t key_bytes_max, value_bytes_max;

@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/random.h"
-
 #define PAUSE_NS_MIN UINT64_C(1000)
 #define PAUSE_NS_MAX UINT64_C(1000000)
 
@@ -328,10 +326,10 @@ int remo_tx_run(struct remo_tx *tx, int (*body)(void *ctx, struct remo_tx *tx), 
             continue;
         }
         if (remo__now_ns() >= deadline_ns)
-            return remo__fail(-ETIMEDOUT, "cannot commit a transaction in time: each attempt returned "
-                                          "-EAGAIN, nothing has changed; increase timeout_ns");
+            return remo__fail(-ETIMEDOUT, "cannot commit a transaction in time: the last attempt returned "
+                                          "-EAGAIN, and nothing has changed; increase timeout_ns");
         if (!is_seeded)
-            remo__random_seed(&random, remo__now_ns() ^ (uint64_t)(uintptr_t)tx);
+            remo__tx_seed_pauses(tx, &random);
         is_seeded = true;
         rc = remo_task_sleep(tx->space->node, 1 + remo__random_below(&random, pause_ns));
         if (rc != 0)

@@ -20,6 +20,7 @@
 
 #include <remo/tx.h>
 
+#include "base/random.h"
 #include "systems/tx/key_watch.h"
 
 #define REMO__TX_NONE UINT32_MAX
@@ -290,6 +291,14 @@ struct remo_tx {
     char request[REMO_RPC_BYTES_MAX];
 };
 
+/* Seed the random pauses of a transaction, not by its address: the simulator repeats schedules. */
+static inline void remo__tx_seed_pauses(const struct remo_tx *tx, struct remo__random *ret_random) {
+    struct remo_node *node = tx->space->node;
+    const struct remo__thread *thread = remo__thread(node);
+    uint64_t threads = (uint64_t)node->rank << 32 | (thread ? thread->index : 0);
+    remo__random_seed(ret_random, remo__now_ns() ^ remo__random_mix(threads));
+}
+
 /* ---- execute.c ---- */
 
 /* Check the conditions of a request, and apply all its changes or none. *ret_conflict is set if the
@@ -338,7 +347,7 @@ int remo__tx_handle_watch(void *ctx, const struct remo_rpc_request *request);
 int remo__tx_handle_unwatch(void *ctx, const struct remo_rpc_request *request);
 /* Report the watches of all structures of the space that are due. No mutex is held. */
 void remo__tx_report(struct remo_tx_space *space);
-/* A peer was cut off: end its watches after sweeps. The mutex of its entry is held. */
+/* A peer was cut off: let sweeps end its watches. The peer's mutex is held. */
 void remo__tx_drop_watches(struct remo_tx_space *space, uint32_t node);
 /* End the watches of peers that were cut off, report those that are due, and send replies that could not be
  * sent before. No mutex is held. Returns whether any is left. */

@@ -1,12 +1,11 @@
 /* wait.c - the wait of a transaction until a key that it has read may have changed, at the node that runs it
- * (tx.h). docs/internals/tx.md, Waiting. Invariants: each owner of these keys, this node too, has a call in
- * flight while the thread sleeps, and compares the keys with what was read, so no change is missed. A number
- * is used again only if each owner has replied, or an UNWATCH to it precedes the next WATCH. */
+ * (tx.h). docs/internals/tx.md, Waiting. Invariants: while the thread sleeps, it has a call in flight to each
+ * owner of these keys, including this node. The owner compares the keys with what was read, so no change is
+ * missed. A number is used again only if each owner has replied, or an UNWATCH precedes its next WATCH. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/random.h"
 #include "systems/tx/tx.h"
 
 #define PAUSE_NS_MAX UINT64_C(1000000) /* if no watch can be set now */
@@ -49,8 +48,8 @@ static void uncount_calls(struct remo_tx_space *space, uint32_t kind, uint32_t c
     atomic_fetch_sub(&space->shared->calls[kind], calls);
 }
 
-/* Count `calls` calls as in flight, if there is room. A cancelled call is late before it is not counted any
- * more, so each call is counted at least once. */
+/* Count `calls` calls as in flight, if there is room. A cancelled call counts as late before it stops
+ * counting as in flight, so each call is counted at least once. */
 static bool count_calls(struct remo_tx_space *space, uint32_t kind, uint32_t calls) {
     static const uint32_t limits[] = {REMO__TX_CALLS_MAX, REMO__TX_LONG_CALLS_MAX};
     static const uint32_t slots[] = {REMO__TX_SLOTS_MAX, REMO__TX_LONG_SLOTS_MAX};
@@ -146,8 +145,8 @@ static int append_request(const struct remo_tx *tx, struct remo__tx_wait *wait, 
                               &wait->requests_bytes, items);
     if (rc == -EMSGSIZE)
         return remo__fail(rc,
-                          "cannot wait for keys of node %u that need more than %u bytes together: read fewer "
-                          "of them in one transaction",
+                          "cannot wait for keys of node %u: together they need more than %u bytes; read "
+                          "fewer of them in one transaction",
                           owner, REMO_RPC_BYTES_MAX);
     return rc;
 }
@@ -261,7 +260,8 @@ static int find_result(struct remo_tx *tx, const struct remo__tx_wait *wait) {
 }
 
 static int fail_in_time(void) {
-    return remo__fail_static(-ETIMEDOUT, "no key that the transaction has read has changed in time");
+    return remo__fail_static(-ETIMEDOUT,
+                             "the wait has ended: no key that the transaction has read has changed in time");
 }
 
 static int await_change(struct remo_tx *tx, struct remo__tx_wait *wait, uint64_t deadline_ns) {
@@ -277,7 +277,7 @@ static int await_change(struct remo_tx *tx, struct remo__tx_wait *wait, uint64_t
 /* No watch can be set now. */
 static int pause_instead(const struct remo_tx *tx, uint64_t deadline_ns) {
     struct remo__random random;
-    remo__random_seed(&random, remo__now_ns() ^ (uint64_t)(uintptr_t)tx);
+    remo__tx_seed_pauses(tx, &random);
     uint64_t pause_ns = 1 + remo__random_below(&random, PAUSE_NS_MAX);
     return remo_task_sleep(tx->space->node, remo__min(pause_ns, remo__remaining_ns(deadline_ns)));
 }
