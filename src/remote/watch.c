@@ -18,12 +18,15 @@ void remo__watch_destroy(struct remo__watch *watch) {
 void remo__watch_add(struct remo__scheduler *scheduler) {
     struct remo__watch *watch = &scheduler->node->threads->watch;
     pthread_mutex_lock(&watch->lock);
-    scheduler->watched_next = atomic_load(&watch->first);
+    struct remo__scheduler *next = atomic_load(&watch->first);
+    scheduler->watched_next = next;
     atomic_store(&watch->first, scheduler);
     pthread_mutex_unlock(&watch->lock);
 #ifndef REMO_SIM
-    if (!scheduler->watched_next)
+    if (!next)
         scheduler->node->fabric->ops->imm_wake(scheduler->node->fabric);
+#else
+    (void)next;
 #endif
 }
 
