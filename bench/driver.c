@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "bench/bench.h"
 #include "node/node.h"
+#include "remote/stats.h"
 
 #define WARM_UP_NS (100 * REMO__NS_PER_MS)
 /* Time between two commands of the leader of a collective benchmark; less for short points. */
@@ -327,11 +328,8 @@ int bench_drive(struct bench_job *job, struct bench_thread *threads, struct remo
         rc = remo_barrier_wait(job->barrier, REMO_FOREVER);
     remo_channel_stats(job->channel, &after);
     fabric->ops->wire(fabric, ret_wire);
-    ret_stats->reads = after.reads - before.reads;
-    ret_stats->writes = after.writes - before.writes;
-    ret_stats->atomics = after.atomics - before.atomics;
-    ret_stats->imms = after.imms - before.imms;
-    ret_stats->bytes = after.bytes - before.bytes;
+    remo__stats_subtract(&after, &before);
+    *ret_stats = after;
     ret_wire->requests -= wire.requests;
     ret_wire->posts -= wire.posts;
     ret_wire->signalled -= wire.signalled;

@@ -15,6 +15,7 @@
 #include "bench/tree/map.h"
 #include "bench/tree/mix.h"
 #include "remote/op.h"
+#include "remote/stats.h"
 
 #define ENTRIES_MIN 5000u
 #define ENTRIES_MAX 10000u /* of a scan */
@@ -250,11 +251,7 @@ static int mixed_attend(struct bench_thread *thread) {
     if (rc != 0 || beside != SCANS)
         return rc;
     remo_channel_stats(job->channel, &share->net);
-    share->net.reads -= before.reads;
-    share->net.writes -= before.writes;
-    share->net.atomics -= before.atomics;
-    share->net.imms -= before.imms;
-    share->net.bytes -= before.bytes;
+    remo__stats_subtract(&share->net, &before);
     return remo_region_write(state->shares, 0, job->rank * sizeof *share, share, sizeof *share, 0, NULL);
 }
 

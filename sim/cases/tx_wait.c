@@ -9,9 +9,9 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#define PATIENCE REMO_SECONDS(1000) /* far more than all other timeouts */
-#define ABSENT (TX_ABSENT << 8)     /* a required outcome; otherwise it is the least value */
-#define PRESENT (UINT64_MAX - 1)    /* any outcome but ABSENT */
+#define WAIT_TIMEOUT_NS REMO_SECONDS(1000) /* far more than all other timeouts */
+#define ABSENT (TX_ABSENT << 8)            /* a required outcome; otherwise it is the least value */
+#define PRESENT (UINT64_MAX - 1)           /* any outcome but ABSENT */
 #define ANY UINT64_MAX
 
 /* ---- open ---- */
@@ -137,7 +137,7 @@ static bool wait_and_run(void *state, uint32_t rank, uint32_t thread, const uint
         waiting.packed |= steps[i] << 16 * i;
         changes |= steps[i] >> 12 != TX_READ;
     }
-    int rc = remo_tx_run(s->txs[rank][thread], wait_body, &waiting, PATIENCE);
+    int rc = remo_tx_run(s->txs[rank][thread], wait_body, &waiting, WAIT_TIMEOUT_NS);
     enum remo_tx_fate fate = sim_tx_settle(s->txs[rank][thread], rank, rc);
     if (fate == REMO_TX_COMMITTED)
         sim_end(waiting.index, 0, waiting.results);

@@ -1,6 +1,5 @@
 /* test_tx_wait.c - transactions that wait until a key changes, between real nodes: keys that are present and
- * absent, queues, several owners, a table that grows, the cost of a wait, limits, failures, wrong arguments.
- * */
+ * absent, queues, several owners, a table that grows, costs, limits, failures, wrong arguments. */
 #include "tx_place.h"
 
 /* Shared by all processes. */
@@ -42,8 +41,7 @@ static int await_value(void *ctx, struct remo_tx *tx) {
     return rc != 0 ? rc : value == watcher->value ? 0 : REMO_TX_WAIT;
 }
 
-/* Node 0 waits for a key of `owner` that is inserted, updated and deleted by node `changer`, in this order.
- * */
+/* Node 0 waits for a key of `owner`. Node `changer` inserts, updates and deletes it, in this order. */
 static int watch_key(struct place *place, uint32_t owner, uint32_t changer, uint32_t index) {
     static const uint64_t values[] = {5, 6, ABSENT};
     struct watcher watcher = {.place = place, .key = key_of(place, owner, index)};
@@ -397,8 +395,7 @@ static int wait_in_task(void *ctx) {
     return remo_tx_run(own->tx, await_value, &own->watcher, LONG_TIME);
 }
 
-/* Tasks of node 0 wait, each for another key of node 1, which then changes all: those without a watch poll.
- * */
+/* Tasks of node 0 wait, each for another key of node 1, which changes all. Those without a watch poll. */
 static int many(struct remo_node *node, void *ctx) {
     static struct own own[TASKS];
     struct remo_scheduler *scheduler;

@@ -349,6 +349,16 @@ struct handler {
     _Atomic uint32_t ended, failed; /* runs whose wait has ended by the deadline, or otherwise */
 };
 
+/* Open a service with one LONG handler. */
+static int open_service(struct remo_node *node, int (*run)(void *ctx, const struct remo_rpc_request *request),
+                        struct handler *handler, struct remo_rpc **ret_rpc) {
+    const struct remo_rpc_handler wait = {.number = 0, .run = run, .ctx = handler, .kind = REMO_RPC_LONG};
+    const struct remo_rpc_options options = {.handlers = &wait, .handler_count = 1};
+    CHECK_OK(remo_rpc_open(remo_node_root(node), "wait", &options, ret_rpc));
+    CHECK_OK(remo_channel_wait(remo_rpc_channel(*ret_rpc), LONG_TIME));
+    return 0;
+}
+
 /* LONG: wait for a change, for any time. */
 static int wait_for_long(void *ctx, const struct remo_rpc_request *request) {
     struct handler *handler = ctx;
@@ -395,12 +405,8 @@ static int long_handler(struct remo_node *node, void *ctx) {
     (void)ctx;
     CHECK(open_place(node, NULL, &place) == 0);
     struct handler handler = {.place = &place};
-    const struct remo_rpc_handler wait = {
-        .number = 0, .run = wait_for_long, .ctx = &handler, .kind = REMO_RPC_LONG};
-    const struct remo_rpc_options options = {.handlers = &wait, .handler_count = 1};
     uint64_t calls = 0, started = 0;
-    CHECK_OK(remo_rpc_open(remo_node_root(node), "wait", &options, &rpc));
-    CHECK_OK(remo_channel_wait(remo_rpc_channel(rpc), LONG_TIME));
+    CHECK(open_service(node, wait_for_long, &handler, &rpc) == 0);
     for (uint32_t owner = 0; owner < 2; owner++) {
         handler.key = key_of(&place, owner, 3);
         CHECK_OK(place.rank == 0 ? expire(rpc, &handler, &calls, &started) : 0);
@@ -468,12 +474,8 @@ static int long_handlers(struct remo_node *node, void *ctx) {
     (void)ctx;
     CHECK(open_place(node, NULL, &place) == 0);
     struct handler handler = {.place = &place};
-    const struct remo_rpc_handler wait = {
-        .number = 0, .run = wait_for_all, .ctx = &handler, .kind = REMO_RPC_LONG};
-    const struct remo_rpc_options options = {.handlers = &wait, .handler_count = 1};
     uint64_t calls = 0, started = 0;
-    CHECK_OK(remo_rpc_open(remo_node_root(node), "wait", &options, &rpc));
-    CHECK_OK(remo_channel_wait(remo_rpc_channel(rpc), LONG_TIME));
+    CHECK(open_service(node, wait_for_all, &handler, &rpc) == 0);
     CHECK_OK(cluster_meet());
     if (place.rank == 0) {
         uint64_t time_ns = SECOND / 4, before = 0;
