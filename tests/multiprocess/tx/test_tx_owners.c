@@ -1,30 +1,17 @@
 /* test_tx_owners.c - transactions that change items of several owners, between real nodes: the cost of a
  * commit, absent keys, transfers between accounts of all nodes, and the failure of coordinators and owners in
  * the middle of a commit. */
-#include <errno.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "../../support/cluster.h"
+#include "tx_place.h"
 
-#define LONG_TIME (100 * SECOND)
 #define ACCOUNTS 8u /* of each node */
 #define BALANCE 1000u
 #define TRANSFERS 300u
 #define PAIRS 4u
-
-struct place {
-    uint32_t rank, size;
-    struct remo_table *table;
-    struct remo_structure *structure;
-    struct remo_tx_space *space;
-    struct remo_tx *tx;
-};
 
 /* Shared by all processes. */
 static struct {
@@ -37,38 +24,7 @@ static void setup(void) {
     memset(shared, 0, sizeof *shared);
 }
 
-/* ---- open, keys ---- */
-
-static int open_place(struct remo_node *node, struct place *ret_place) {
-    *ret_place = (struct place){.rank = remo_node_rank(node), .size = remo_node_size(node)};
-    CHECK_OK(remo_table_open(remo_node_root(node), "table", NULL, &ret_place->table));
-    ret_place->structure = remo_table_structure(ret_place->table);
-    CHECK_OK(remo_channel_wait(remo_structure_channel(ret_place->structure), LONG_TIME));
-    const struct remo_tx_space_options space = {.structures = &ret_place->structure, .structure_count = 1};
-    CHECK_OK(remo_tx_space_open(remo_node_root(node), "tx", &space, &ret_place->space));
-    CHECK_OK(remo_channel_wait(remo_tx_space_channel(ret_place->space), LONG_TIME));
-    CHECK_OK(remo_tx_open(ret_place->space, &ret_place->tx));
-    CHECK_OK(cluster_meet());
-    return 0;
-}
-
-static int close_place(struct place *place) {
-    CHECK_OK(cluster_meet());
-    remo_tx_close(place->tx);
-    remo_tx_space_close(place->space);
-    remo_table_close(place->table);
-    CHECK_OK(cluster_meet());
-    return 0;
-}
-
-/* Return the key with this index among those that `owner` owns. */
-static uint64_t key_of(const struct place *place, uint32_t owner, uint32_t index) {
-    uint64_t key = 0;
-    for (uint32_t found = 0; found <= index;
-         found += remo_table_owner(place->table, &key, sizeof key) == owner)
-        key++;
-    return key;
-}
+/* ---- words ---- */
 
 static int read_word(struct place *place, uint64_t key, uint64_t *ret_value) {
     return remo_tx_read(place->tx, place->structure, &key, sizeof key, ret_value, sizeof *ret_value, NULL);
@@ -76,15 +32,6 @@ static int read_word(struct place *place, uint64_t key, uint64_t *ret_value) {
 
 static int put_word(struct place *place, uint64_t key, uint64_t value) {
     return remo_tx_put(place->tx, place->structure, &key, sizeof key, &value, sizeof value);
-}
-
-static int plain_put(struct place *place, uint64_t key, uint64_t value) {
-    return remo_structure_put(place->structure, &key, sizeof key, &value, sizeof value);
-}
-
-static int plain_read(struct place *place, uint64_t key, uint64_t *ret_value) {
-    return remo_structure_lookup(place->structure, &key, sizeof key, ret_value, sizeof *ret_value, NULL,
-                                 NULL);
 }
 
 /* ---- costs ---- */
@@ -150,7 +97,7 @@ static int check_costs(struct place *place) {
 static int costs(struct remo_node *node, void *ctx) {
     struct place place;
     (void)ctx;
-    CHECK(open_place(node, &place) == 0);
+    CHECK(open_objects(node, NULL, NULL, &place) == 0);
     if (place.rank == 0)
         CHECK(check_costs(&place) == 0);
     return close_place(&place);
@@ -164,7 +111,7 @@ static int absent(struct remo_node *node, void *ctx) {
     struct place place;
     uint64_t value;
     (void)ctx;
-    CHECK(open_place(node, &place) == 0);
+    CHECK(open_objects(node, NULL, NULL, &place) == 0);
     for (uint32_t i = 0; i < 100 && place.rank == 0; i++) {
         CHECK_OK(remo_tx_begin(place.tx));
         for (uint32_t j = 0; j < 10; j++)
@@ -215,7 +162,7 @@ static int add_up(void *ctx, struct remo_tx *tx) {
 static int transfers(struct remo_node *node, void *ctx) {
     struct place place;
     (void)ctx;
-    CHECK(open_place(node, &place) == 0);
+    CHECK(open_objects(node, NULL, NULL, &place) == 0);
     for (uint32_t i = 0; i < ACCOUNTS; i++)
         CHECK_OK(plain_put(&place, key_of(&place, place.rank, i), BALANCE));
     CHECK_OK(cluster_meet());
@@ -284,7 +231,7 @@ static int coordinator_fails(struct remo_node *node, void *ctx) {
     struct place place;
     pthread_t thread;
     (void)ctx;
-    CHECK(open_place(node, &place) == 0);
+    CHECK(open_objects(node, NULL, NULL, &place) == 0);
     if (place.rank == 2) {
         long delay = (long)(cluster_now_ns() % 2000000);
         cluster_expect_death();
@@ -314,7 +261,7 @@ static int owner_fails(struct remo_node *node, void *ctx) {
     struct place place;
     pthread_t thread;
     (void)ctx;
-    CHECK(open_place(node, &place) == 0);
+    CHECK(open_objects(node, NULL, NULL, &place) == 0);
     if (place.rank == 1) {
         long delay = (long)(cluster_now_ns() % 2000000);
         cluster_expect_death();
