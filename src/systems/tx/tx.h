@@ -9,9 +9,9 @@
  *   request.c     the requests of a commit, and its results
  *   validate.c    validation
  *   items.c       the items of a transaction: reads and changes before the commit
- *   watch.c       the owner's side: watches of transactions that wait
  *   resolve.c     the owner's side: transactions whose coordinator has failed
  *   record.c      the owner's side: transactions that it has prepared
+ *   watch.c       the owner's side: watches of transactions that wait
  *   execute.c     the owner's side: transactions whose items have one owner
  *   steps.h       the steps of a request, under mutexes
  *
