@@ -194,7 +194,7 @@ static void choose_items(struct remo_tx *tx, struct together *together, const ui
             continue;
         }
         if (tx->space->node->mapped && place.offset != prefetched[i]) {
-            remo__region_prefetch(structure->share, item->owner, place.offset, place.bytes);
+            remo__region_prefetch_read(structure->share, item->owner, place.offset, place.bytes);
             together->has_misses = true;
         }
         together->reads[together->count].item = item;

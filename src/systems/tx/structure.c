@@ -351,7 +351,7 @@ uint64_t remo__lookup_prefetch(const struct remo_structure *structure, uint32_t 
         return structure->prefetch(structure->ctx, key, owner);
     if (owner == structure->rank || !find_place(structure, owner, key, &place))
         return REMO_STRUCTURE_NOWHERE;
-    remo__region_prefetch(structure->share, owner, place.offset, place.bytes);
+    remo__region_prefetch_read(structure->share, owner, place.offset, place.bytes);
     return place.offset;
 }
 
@@ -376,7 +376,7 @@ int remo__lookup_read(const struct remo_structure *structure, uint32_t owner,
 static int read_place(const struct remo_structure *structure, uint32_t owner,
                       const struct remo_structure_place *place, bool is_prefetched, void *data) {
     if (!is_prefetched && remo__lookup_yields(structure->node)) {
-        remo__region_prefetch(structure->share, owner, place->offset, place->bytes);
+        remo__region_prefetch_read(structure->share, owner, place->offset, place->bytes);
         remo_task_yield();
     }
     return remo__lookup_read(structure, owner, place, data, NULL);
