@@ -37,7 +37,7 @@
 #ifdef REMO_SIM_SMALL
 #define TREE_DEPTH_MAX 4u /* levels */
 #define TREE_CACHE_SLOTS 2u
-#define TREE_CACHE_WAYS 1u
+#define TREE_CACHE_WAYS 2u
 #define TREE_OVERLAY_MAX 16u
 #define TREE_LOAD_LEAVES 2u
 #define TREE_WINDOW 3u /* nodes in a buffer: the leaves of gets; a scan visits one leaf less in one call */
