@@ -202,10 +202,14 @@ enum remo_tx_fate sim_tx_settle(struct remo_tx *tx, uint32_t rank, int result) {
     return fate;
 }
 
-/* Return whether a commit that was acknowledged counts as one that perhaps took effect: if coordinator and
- * decider fail before an owner has the outcome, the owners abort (remo/tx.h, Failure). */
+/* Return whether a node fails of which a commit that was acknowledged may need one, the coordinator or the
+ * decider: then it counts as one that perhaps took effect. If both fail before an owner has the outcome, the
+ * owners abort (remo/tx.h, Failure). */
 static bool may_be_lost(const struct tx_state *s) {
-    return s->fails_twice && sim_fault.kind != SIM_NO_FAULT && !sim_fault_fails();
+    bool is_one = sim_fault.kind == SIM_LOSE
+                  || (sim_fault.kind != SIM_NO_FAULT && sim_fault.kind != SIM_PAUSE && !sim_fault_fails()
+                      && (sim_fault.node == TX_DECIDER || sim_fault.node == TX_COORDINATOR));
+    return s->fails_twice && (is_one || sim_world->test->has_own_fault);
 }
 
 /* Run a transaction once. Returns -EAGAIN if it was in conflict. */

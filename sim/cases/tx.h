@@ -8,6 +8,8 @@
 #include "sim/oracle.h"
 
 #define STEPS_MAX 4u
+#define TX_DECIDER 0u /* of fails_twice */
+#define TX_COORDINATOR 3u
 #define STEP(step, key, value) ((uint64_t)(step) << 12 | (uint64_t)(key) << 8 | (uint64_t)(value))
 
 struct tx_state {
@@ -23,7 +25,7 @@ struct tx_state {
     bool is_wait_exact;   /* a wait ends only if the results of the transaction change */
     bool reads_together;  /* a transaction that begins with several reads: by remo_tx_read_many */
     bool is_early;        /* locks are REMO_TX_EARLY; set before sim_tx_open */
-    bool fails_twice;     /* a commit that was acknowledged may be lost with its coordinator and decider */
+    bool fails_twice;     /* if TX_COORDINATOR or TX_DECIDER fails, so does the other one */
 };
 
 /* Open a table, and the transactions of all threads of a node on it. The keys are chosen afterwards. */
