@@ -105,9 +105,10 @@ const struct sim_case sim_case_tx_early_renewed =
           open_pairs, renewed_body, sim_tx_owners_after);
 
 /* Each of two transactions locks a key of the other node, then reads its own one, which is locked: neither
- * waits for the other. */
+ * waits for the other. The read is the third step, because node 0 reads its second one for update. */
 static void cross_body(void *state, uint32_t rank, uint32_t thread) {
-    const uint64_t cross[STEPS_MAX] = {STEP(TX_PUT, 2 - 2 * rank, 10 + rank), STEP(TX_READ, 2 * rank, 0)};
+    const uint64_t cross[STEPS_MAX] = {STEP(TX_PUT, 2 - 2 * rank, 10 + rank),
+                                       STEP(TX_PUT, 2 - 2 * rank, 20 + rank), STEP(TX_READ, 2 * rank, 0)};
     for (uint32_t i = 0; i < 3; i++)
         (void)sim_tx_transact(state, rank, thread, cross);
 }

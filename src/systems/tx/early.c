@@ -82,7 +82,7 @@ static int lock_here(struct remo_tx *tx, size_t bytes, struct remo__tx_locked *l
 }
 
 /* Call the owner. Returns its answer, or an error. */
-static int lock_there(struct remo_tx *tx, uint32_t owner, size_t bytes, struct remo__tx_locked *locked) {
+static int call_owner(struct remo_tx *tx, uint32_t owner, size_t bytes, struct remo__tx_locked *locked) {
     char reply[sizeof locked->found.item + REMO_ITEM_BYTES_MAX];
     size_t reply_bytes = 0;
     int rc = remo_rpc_call(tx->space->rpc, owner, REMO__TX_LOCK, tx->request, bytes, reply, sizeof reply,
@@ -102,6 +102,16 @@ static int lock_there(struct remo_tx *tx, uint32_t owner, size_t bytes, struct r
     return rc;
 }
 
+/* Perhaps the owner has locked the item even if its reply does not arrive. But a call to an owner that is not
+ * connected was not sent, and a FINISH would be repeated until the owner opens the space. */
+static int lock_there(struct remo_tx *tx, struct remo__tx_participant *owner, size_t bytes,
+                      struct remo__tx_locked *locked) {
+    int rc = call_owner(tx, owner->node, bytes, locked);
+    if (rc >= 0 || remo_channel_peer(tx->space->channel, owner->node) != REMO_CHANNEL_WAITING)
+        owner->needs_finish = true;
+    return rc;
+}
+
 static int lock(struct remo_tx *tx, struct remo__tx_item *item, struct remo__tx_locked *locked) {
     const uint8_t items[REMO_TX_ITEMS_MAX] = {(uint8_t)(item - tx->items)};
     bool is_own = item->owner == tx->space->node->rank;
@@ -115,8 +125,9 @@ static int lock(struct remo_tx *tx, struct remo__tx_item *item, struct remo__tx_
     rc = make_lock(tx, owner, item, &bytes);
     if (rc != 0)
         return rc;
-    owner->needs_finish = true; /* even if the reply does not arrive */
-    rc = is_own ? lock_here(tx, bytes, locked) : lock_there(tx, item->owner, bytes, locked);
+    if (is_own)
+        owner->needs_finish = true;
+    rc = is_own ? lock_here(tx, bytes, locked) : lock_there(tx, owner, bytes, locked);
     return rc < 0 ? rc : remo__tx_result(tx, (enum remo__tx_answer)rc, &locked->conflict, items);
 }
 

@@ -29,25 +29,38 @@ static enum remo__tx_answer lock(struct remo__tx_steps *steps, void *ctx) {
     return answer;
 }
 
-/* Add the item of a LOCK to a record. There is room: see can_extend. */
+/* Decode the message of a record, and the header of its request. Returns false if the memory is damaged: it
+ * was decoded when the record began. */
+static bool decode_held(const struct remo__tx_record *record, struct remo__tx_part *ret_held,
+                        struct remo__tx_request *ret_header) {
+    if (!remo__tx_decode(record->space, record->id.coordinator, record->message, record->message_bytes,
+                         ret_held)
+        || ret_held->bytes < sizeof *ret_header)
+        return false;
+    memcpy(ret_header, ret_held->request, sizeof *ret_header);
+    return true;
+}
+
+/* Return whether a LOCK belongs to the record, and there is room for its item. */
+static bool can_extend(const struct remo__tx_record *record, const struct remo__tx_part *part) {
+    struct remo__tx_part held;
+    struct remo__tx_request header;
+    return record->is_early && record->id.sequence == part->header.id.sequence
+           && part->bytes <= REMO_RPC_BYTES_MAX - record->message_bytes && decode_held(record, &held, &header)
+           && header.items < REMO_TX_ITEMS_MAX;
+}
+
+/* Add the item of a LOCK to a record that can be extended. */
 static void extend(struct remo__tx_record *record, const struct remo__tx_part *part) {
     struct remo__tx_part held;
     struct remo__tx_request header;
     const size_t item_bytes = part->bytes - sizeof header;
-    if (!remo__tx_decode(record->space, record->id.coordinator, record->message, record->message_bytes,
-                         &held))
-        return; /* it was decoded when the record began */
-    size_t at = (size_t)(held.request - record->message);
-    memcpy(&header, held.request, sizeof header);
+    if (!decode_held(record, &held, &header))
+        return;
     header.items++;
-    memcpy(record->message + at, &header, sizeof header);
+    memcpy(record->message + (held.request - record->message), &header, sizeof header);
     memcpy(record->message + record->message_bytes, part->request + sizeof header, item_bytes);
     record->message_bytes += (uint32_t)item_bytes;
-}
-
-static bool can_extend(const struct remo__tx_record *record, const struct remo__tx_part *part) {
-    return record->is_early && record->id.sequence == part->header.id.sequence
-           && part->bytes <= REMO_RPC_BYTES_MAX - record->message_bytes;
 }
 
 static void begin(struct remo_tx_space *space, struct remo__tx_record *record, uint32_t coordinator,

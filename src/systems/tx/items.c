@@ -105,8 +105,8 @@ static int keep_result(struct remo_tx *tx, struct remo__tx_item *item, int rc, c
     return 0;
 }
 
-/* Look an item up for the first time, and keep its value. A transaction that may hold locks waits for none.
- * */
+/* Look an item up for the first time, and keep its value. A transaction that may hold locks waits for
+ * none. */
 static int look_up_prefetched(struct remo_tx *tx, struct remo__tx_item *item, uint64_t prefetched) {
     char value[REMO_ITEM_BYTES_MAX];
     size_t bytes = 0;
@@ -129,14 +129,17 @@ static int look_up(struct remo_tx *tx, struct remo__tx_item *item) {
     return look_up_prefetched(tx, item, prefetched);
 }
 
-/* Lock an item early, and keep its value unless it was looked up before: then it is the same. */
+/* Lock an item early, and keep its value unless it was looked up before: then it is the same. If there is no
+ * room for the value, the item is locked without evidence: the transaction can only abort. */
 static int lock(struct remo_tx *tx, struct remo__tx_item *item) {
     char value[REMO_ITEM_BYTES_MAX];
     size_t bytes = 0;
     struct remo__evidence evidence = {0};
     int rc = remo__tx_lock(tx, item, value, sizeof value, &bytes, &evidence);
-    if (item->evidence.proof == REMO__PROOF_NONE || (rc != 0 && rc != -ENOENT))
-        return keep_result(tx, item, rc, value, bytes, evidence);
+    if (rc != 0 && rc != -ENOENT)
+        return rc;
+    if (item->evidence.proof == REMO__PROOF_NONE)
+        return tx->lock_error = keep_result(tx, item, rc, value, bytes, evidence);
     item->evidence = evidence;
     return 0;
 }
@@ -152,7 +155,7 @@ static int find_for_update(struct remo_tx *tx, struct remo_structure *structure,
                            size_t key_bytes, struct remo__tx_item **ret_item) {
     int rc = find_item(tx, structure, key, key_bytes, ret_item);
     if (rc == 0 && tx->space->is_early)
-        return (*ret_item)->is_held ? 0 : lock(tx, *ret_item);
+        return (*ret_item)->is_held && tx->lock_error == 0 ? 0 : lock(tx, *ret_item);
     return rc == 0 && needs_lookup(*ret_item) ? look_up(tx, *ret_item) : rc;
 }
 

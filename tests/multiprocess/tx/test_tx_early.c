@@ -353,6 +353,33 @@ static int check_bytes(struct place *place) {
     return 0;
 }
 
+/* There is no room for the value of a key that is locked: the key does not count as absent. */
+static int check_room(struct place *place) {
+    char value[VALUE_BYTES] = {1};
+    const uint32_t count =
+        REMO_TX_BYTES_MAX / VALUE_BYTES; /* the last one does not fit, because of the keys */
+    uint64_t last = key_of(place, 1, 60 + count);
+    CHECK_EQUAL(remo_structure_put(place->structure, &last, sizeof last, value, sizeof value), 0);
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t key = key_of(place, 1, 60 + i);
+        CHECK_OK(remo_structure_put(place->structure, &key, sizeof key, value, sizeof value));
+    }
+    CHECK_OK(remo_tx_begin(place->tx));
+    for (uint32_t i = 0; i < count; i++) {
+        uint64_t key = key_of(place, 1, 60 + i);
+        CHECK_OK(remo_tx_read_for_update(place->tx, place->structure, &key, sizeof key, value, sizeof value,
+                                         NULL));
+    }
+    for (uint32_t i = 0; i < 2; i++)
+        CHECK_CODE(remo_tx_read_for_update(place->tx, place->structure, &last, sizeof last, value,
+                                           sizeof value, NULL),
+                   -EMSGSIZE);
+    CHECK_CODE(remo_tx_insert(place->tx, place->structure, &last, sizeof last, value, 1), -EMSGSIZE);
+    CHECK_CODE(remo_tx_commit(place->tx), -EMSGSIZE);
+    CHECK_OK(plain_put(place, last, 1)); /* not locked */
+    return 0;
+}
+
 /* A push that finds the queue full fails at once. */
 static int check_queue(struct place *place) {
     uint64_t value = 0;
@@ -379,9 +406,41 @@ static int limits(struct remo_node *node, void *ctx) {
     if (place.rank == 0) {
         CHECK(check_entries(&place) == 0);
         CHECK(check_bytes(&place) == 0);
+        CHECK(check_room(&place) == 0);
         CHECK(check_queue(&place) == 0);
     }
     return close_place(&place);
+}
+
+/* Node 1 has not opened the space: the locks of node 0 fail, and nothing of them is left that would wait for
+ * node 1, also not when node 0 closes the space. */
+static int not_open(struct remo_node *node, void *ctx) {
+    struct place place = {.node = node, .rank = remo_node_rank(node)};
+    const struct remo_table_options table = {.value_bytes_max = VALUE_BYTES};
+    (void)ctx;
+    CHECK_OK(remo_table_open(remo_node_root(node), "table", &table, &place.table));
+    CHECK_OK(remo_channel_wait(remo_node_root(node), LONG_TIME));
+    place.structure = remo_table_structure(place.table);
+    const struct remo_tx_space_options space = {
+        .structures = &place.structure, .structure_count = 1, .locks = REMO_TX_EARLY};
+    CHECK_OK(cluster_meet());
+    if (place.rank == 0) {
+        CHECK_OK(remo_tx_space_open(remo_node_root(node), "tx", &space, &place.space));
+        CHECK_OK(remo_tx_open(place.space, &place.tx));
+        uint64_t before = cluster_set_op_timeout(node, SECOND / 1000);
+        for (uint32_t i = 0; i <= COMMITS_MAX; i++) {
+            CHECK_OK(remo_tx_begin(place.tx));
+            CHECK_SENTENCE(put_word(&place, place.tx, key_of(&place, 1, 0), 1), -ETIMEDOUT, "has not opened");
+            remo_tx_abort(place.tx);
+        }
+        cluster_set_op_timeout(node, before);
+        remo_tx_close(place.tx);
+        remo_tx_space_close(place.space);
+    }
+    CHECK_OK(cluster_meet());
+    remo_table_close(place.table);
+    CHECK_OK(cluster_meet());
+    return 0;
 }
 
 /* ---- waits ---- */
@@ -485,6 +544,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(conflicts, 2),
         CLUSTER_TEST(absent, 2),
         CLUSTER_TEST(limits, 3),
+        CLUSTER_TEST(not_open, 2),
         CLUSTER_TEST(waits, 2),
         CLUSTER_TEST(coordinator_fails, 3),
         CLUSTER_TEST_NAMED("decider_fails", owner_fails, 3, .ctx = &decider),
