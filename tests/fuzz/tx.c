@@ -158,7 +158,20 @@ static void lock(const char *message, size_t bytes) {
     check_unlocked();
 }
 
-/* A COMMIT of another transaction, from any bytes, leaves an item locked; its own one unlocks it. */
+/* Send any bytes as a COMMIT of the transaction. Returns whether it is committed. */
+static bool commit_as(const struct remo__tx_id *id, const char *message, size_t bytes) {
+    char copy[REMO_RPC_BYTES_MAX];
+    if (bytes > sizeof copy || bytes < sizeof(struct remo__tx_prepare))
+        return false;
+    memcpy(copy, message, bytes);
+    memcpy(copy + offsetof(struct remo__tx_prepare, id), id, sizeof *id);
+    enum remo__tx_answer answer = remo__tx_execute_commit(&space, 1, copy, bytes);
+    assert(answer == REMO__TX_ANSWER_DONE || answer == REMO__TX_ANSWER_MALFORMED);
+    return answer == REMO__TX_ANSWER_DONE;
+}
+
+/* A COMMIT of another transaction, from any bytes, leaves an item locked; its own one unlocks it. Any bytes
+ * as its own one change this item only, or nothing. */
 static void commit(const char *message, size_t bytes) {
     static const char key[] = "k";
     const struct remo__tx_prepare prepare = {.id = {.sequence = UINT64_C(0x51ee7c0ffee), .coordinator = 1},
@@ -176,8 +189,10 @@ static void commit(const char *message, size_t bytes) {
         return; /* no room */
     struct remo_rpc_request request = {.node = 1, .data = message, .bytes = bytes};
     assert(remo__tx_handle_commit(&space, &request) == REMO__TX_ANSWER_MALFORMED);
-    assert(remo__tx_execute_commit(&space, 1, own, sizeof own) == REMO__TX_ANSWER_DONE);
+    if (!commit_as(&prepare.id, message, bytes))
+        assert(remo__tx_execute_commit(&space, 1, own, sizeof own) == REMO__TX_ANSWER_DONE);
     assert(atomic_load(&space.unsettled) == 0);
+    check_unlocked();
 }
 
 /* Prepare, ask for the outcome, and finish; the last byte selects how. */

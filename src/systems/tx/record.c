@@ -195,15 +195,21 @@ static uint32_t count_items(const struct remo__tx_part *part) {
     return header.items;
 }
 
+/* A COMMIT from damaged memory changes no item that is not locked. */
+static enum remo__tx_answer apply(struct remo__tx_steps *steps, void *ctx) {
+    bool commits = true;
+    (void)ctx;
+    return remo__tx_steps_are_held(steps) ? finish(steps, &commits) : REMO__TX_ANSWER_MALFORMED;
+}
+
 enum remo__tx_answer remo__tx_record_commit(struct remo__tx_record *record, const void *message,
                                             size_t bytes) {
     struct remo__tx_part held, part;
     struct remo__tx_steps steps;
-    bool commits = true;
     if (!remo__tx_decode(record->space, record->id.coordinator, record->message, record->message_bytes, &held)
         || !remo__tx_decode(record->space, record->id.coordinator, message, bytes, &part)
         || part.header.id.sequence != record->id.sequence || count_items(&held) != count_items(&part)
-        || remo__tx_steps_run(record->space, part.request, part.bytes, finish, &commits, &steps)
+        || remo__tx_steps_run(record->space, part.request, part.bytes, apply, NULL, &steps)
                != REMO__TX_ANSWER_DONE)
         return REMO__TX_ANSWER_MALFORMED;
     memcpy(record->message, message, bytes);

@@ -246,6 +246,17 @@ static void find_held(struct remo__tx_steps *steps) {
     }
 }
 
+bool remo__tx_steps_are_held(struct remo__tx_steps *steps) {
+    for (uint32_t i = 0; i < steps->count; i++) {
+        struct remo__tx_step *step = &steps->step[i];
+        if (step->op == REMO__TX_CHECK || !remo__owner_search(step->structure, &step->key, &step->offset)
+            || step->offset == REMO_STRUCTURE_NOWHERE
+            || !(remo__load(remo__own_at(step->structure, step->offset)) & REMO__ITEM_LOCKED))
+            return false;
+    }
+    return true;
+}
+
 void remo__tx_steps_finish(struct remo__tx_steps *steps, bool applies) {
     find_held(steps);
     if (applies)
