@@ -54,6 +54,9 @@
     X(tx_queue) X(tx_queue_threads) X(tx_queue_key) X(tx_queue_owners)                                       \
     X(tx_wait_turns) X(tx_wait_owners) X(tx_wait_queue) X(tx_wait_growth) X(tx_wait_threads)                 \
     X(tx_wait_again) X(tx_wait_often) X(tx_wait_closes)                                                      \
+    X(tx_early_both) X(tx_early_skew) X(tx_early_gone) X(tx_early_beside) X(tx_early_busy)                   \
+    X(tx_early_three) X(tx_early_two_fail) X(tx_early_moved) X(tx_early_apart) X(tx_early_two_apart)         \
+    X(tx_early_both_apart) X(tx_early_kept) X(tx_early_renewed) X(tx_early_cross)                            \
     X(table_kept) X(table_late) X(table_moved) X(table_full) X(tx_growth)                                    \
     X(versioned_changes) X(versioned_pairs) X(versioned_instants) X(versioned_reuse) X(versioned_stages)     \
     X(versioned_writers) X(versioned_early) X(versioned_outrun) X(versioned_overtaken)                       \

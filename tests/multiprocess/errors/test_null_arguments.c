@@ -418,6 +418,10 @@ static int tx_queues(struct remo_channel *root) {
     CHECK_NULL(remo_tx_queue_push(NULL, queue, &word, sizeof word));
     CHECK_NULL(remo_tx_queue_push(tx, NULL, &word, sizeof word));
     CHECK_NULL(remo_tx_queue_push(tx, queue, NULL, sizeof word));
+    CHECK_NULL(remo_tx_read_for_update(NULL, structure, &word, sizeof word, &word, sizeof word, NULL));
+    CHECK_INVALID(remo_tx_read_for_update(tx, NULL, &word, sizeof word, &word, sizeof word, NULL));
+    CHECK_NULL(remo_tx_read_for_update(tx, structure, NULL, sizeof word, &word, sizeof word, NULL));
+    CHECK_NULL(remo_tx_read_for_update(tx, structure, &word, sizeof word, NULL, sizeof word, NULL));
     CHECK_NULL(remo_tx_queue_pop(NULL, queue, &word, sizeof word, NULL));
     CHECK_NULL(remo_tx_queue_pop(tx, NULL, &word, sizeof word, NULL));
     CHECK_NULL(remo_tx_queue_pop(tx, queue, NULL, sizeof word, NULL));

@@ -528,6 +528,9 @@ static int bad_spaces(struct remo_channel *root, struct remo_structure *structur
     CHECK_SENTENCE(remo_tx_space_open(root, "x", &options, &space), -EINVAL, "is NULL");
     options = (struct remo_tx_space_options){.structures = twice};
     CHECK_SENTENCE(remo_tx_space_open(root, "x", &options, &space), -EINVAL, "give 1 to 16");
+    options = (struct remo_tx_space_options){
+        .structures = twice, .structure_count = 1, .locks = (enum remo_tx_locks)2};
+    CHECK_SENTENCE(remo_tx_space_open(root, "x", &options, &space), -EINVAL, "REMO_TX_EARLY");
     CHECK_CODE(remo_tx_space_open(root, "x", NULL, &space), -EINVAL);
     return 0;
 }

@@ -17,14 +17,15 @@ struct place {
     struct remo_tx_queue *queue;      /* NULL: none */
     struct remo_structure *structure; /* of the table */
     struct remo_tx_space *space;
-    struct remo_tx *tx;
+    struct remo_tx *tx, *other; /* `other` NULL: none */
 };
 
 /* ---- open, keys ---- */
 
 /* Open a table and, unless `queue` is NULL, a queue; then a space with them, and a transaction. */
-static inline int open_objects(struct remo_node *node, const struct remo_table_options *table,
-                               const struct remo_tx_queue_options *queue, struct place *ret_place) {
+static inline int open_locking(struct remo_node *node, const struct remo_table_options *table,
+                               const struct remo_tx_queue_options *queue, enum remo_tx_locks locks,
+                               struct place *ret_place) {
     struct remo_channel *root = remo_node_root(node);
     struct remo_structure *structures[2];
     *ret_place = (struct place){.node = node, .rank = remo_node_rank(node), .size = remo_node_size(node)};
@@ -34,7 +35,8 @@ static inline int open_objects(struct remo_node *node, const struct remo_table_o
         CHECK_OK(remo_tx_queue_open(root, "queue", queue, &ret_place->queue));
         structures[1] = remo_tx_queue_structure(ret_place->queue);
     }
-    const struct remo_tx_space_options space = {.structures = structures, .structure_count = queue ? 2 : 1};
+    const struct remo_tx_space_options space = {
+        .structures = structures, .structure_count = queue ? 2 : 1, .locks = locks};
     CHECK_OK(remo_tx_space_open(root, "tx", &space, &ret_place->space));
     CHECK_OK(remo_tx_open(ret_place->space, &ret_place->tx));
     CHECK_OK(remo_channel_wait(root, LONG_TIME));
@@ -42,9 +44,15 @@ static inline int open_objects(struct remo_node *node, const struct remo_table_o
     return 0;
 }
 
+static inline int open_objects(struct remo_node *node, const struct remo_table_options *table,
+                               const struct remo_tx_queue_options *queue, struct place *ret_place) {
+    return open_locking(node, table, queue, REMO_TX_LATE, ret_place);
+}
+
 static inline int close_place(struct place *place) {
     CHECK_OK(cluster_meet());
     remo_tx_close(place->tx);
+    remo_tx_close(place->other);
     remo_tx_space_close(place->space);
     remo_tx_queue_close(place->queue);
     remo_table_close(place->table);
