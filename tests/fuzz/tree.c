@@ -44,7 +44,7 @@ static void search(const uint8_t *image, uint32_t bytes, struct tree_bytes key, 
     if (remo__tree_node_child(image, bytes, key, &index, &child))
         assert(index < count && remo__tree_node_entry(image, bytes, index, &entry));
     if (remo__tree_node_find(image, bytes, key, &place) && place.offset != 0)
-        assert(remo__tree_entry_at(image, bytes, place.offset, &entry)
+        assert(remo__tree_place_entry(image, bytes, &place, &entry)
                && remo__tree_compare(entry.key, key) == 0);
     if (remo__tree_walk_begin(&walk, image, bytes, &key))
         for (; remo__tree_walk_next(&walk, &entry) == 1; steps++)

@@ -117,7 +117,7 @@ static void expect_model(const struct model *model, const void *node) {
         assert_int_equal(remo__tree_compare(entry.key, key), 0);
         assert_int_equal(remo__tree_walk_next(&forwards, &entry), 1);
         assert_int_equal(remo__tree_compare(entry.key, key), 0);
-        assert_true(remo__tree_entry_at(node, BYTES, place.offset, &entry));
+        assert_true(remo__tree_place_entry(node, BYTES, &place, &entry));
         assert_int_equal(entry.value.bytes, model->value_bytes[k]);
         assert_memory_equal(entry.value.data, model->values[k], entry.value.bytes);
     }

@@ -183,8 +183,7 @@ static int insert_in_leaf(const struct remo_tree *tree, struct tree_step *step,
     }
     if (!remo__tree_node_is_whole(step->image, tree->node_bytes))
         return remo__tree_fail_damaged(tree);
-    if (remo__tree_node_free(step->image, tree->node_bytes)
-        < remo__tree_entry_bytes(entry->key.bytes, entry->value.bytes))
+    if (!remo__tree_node_has_room(step->image, tree->node_bytes, entry->key.bytes, entry->value.bytes))
         return 1;
     remo__tree_node_pack(step->image, tree->node_bytes, tree->own->scratch);
     step->is_whole = true;
@@ -435,7 +434,7 @@ static int replace(struct remo_tree *tree, struct tree_step *leaf, const struct 
 static bool has_value(const struct remo_tree *tree, const struct tree_step *leaf,
                       const struct tree_place *place, struct tree_bytes value) {
     struct tree_entry entry;
-    return remo__tree_entry_at(leaf->image, tree->node_bytes, place->offset, &entry)
+    return remo__tree_place_entry(leaf->image, tree->node_bytes, place, &entry)
            && remo__tree_compare(entry.value, value) == 0;
 }
 

@@ -10,7 +10,7 @@
 /* Attempts that read the newest state of each node, before those that read all nodes as of one version. */
 #define ATTEMPTS 4u
 #ifdef REMO_SIM_SMALL
-#define FIRST_BYTES 22u /* of a node: the header, and some slots. Most changes write only this part */
+#define FIRST_BYTES 26u /* of a node: the header, and some of the index. Most changes write only this part */
 #define CANDIDATES 2u   /* entries that are prefetched together */
 #else
 #define FIRST_BYTES 64u
@@ -118,10 +118,11 @@ static uint64_t load_fingerprints(const char *place, uint32_t left, uint64_t oth
 
 /* List entries of the run, from seek->index on, that probably have the fingerprint of the key, and prefetch
  * them. */
-static void list_candidates(struct seek *seek, const struct remo_versioned_view *view, uint32_t run) {
-    const char *fingerprints = seek->buffer + remo__tree_fingerprints_at(run);
+static void list_candidates(struct seek *seek, const struct remo_versioned_view *view,
+                            const struct tree_header *header) {
+    const char *fingerprints = seek->buffer + remo__tree_fingerprints_at(header);
     uint64_t fingerprint = remo__tree_fingerprint(seek->key) * UINT64_C(0x0101010101010101);
-    uint32_t count = 0, first;
+    uint32_t run = header->run, count = 0, first;
     for (first = seek->index; first < run && count < CANDIDATES; first += 8) {
         uint64_t word = load_fingerprints(fingerprints + first, run - first, ~fingerprint);
         uint64_t zeros = zero_bytes(le64toh(word) ^ fingerprint);
@@ -131,39 +132,51 @@ static void list_candidates(struct seek *seek, const struct remo_versioned_view 
     seek->index = count == CANDIDATES ? seek->candidates[CANDIDATES - 1] + 1 : first;
     seek->count = count;
     for (uint32_t i = 0; i < count; i++)
-        remo_versioned_view_prefetch(view,
-                                     remo__tree_slot(seek->buffer, seek->candidates[i]) & ~TREE_REMOVED);
+        remo_versioned_view_prefetch(view, remo__tree_offset(seek->buffer, header, seek->candidates[i]));
+}
+
+/* Copy the key of an entry of the run, or all of a small entry, to the buffer. Returns false if the entry is
+ * not in the node. */
+static bool fetch_entry(const struct seek *seek, const struct remo_versioned_view *view,
+                        const struct tree_header *header, uint32_t index) {
+    uint32_t node_bytes = seek->tree->node_bytes, offset = remo__tree_offset(seek->buffer, header, index);
+    bool is_compact = remo__tree_is_compact(header);
+    if (offset > node_bytes)
+        return false;
+    fetch(seek, view, offset,
+          is_compact ? remo__tree_stride(header)
+                     : remo__min(TREE_ENTRY_BYTES + seek->key.bytes, node_bytes - offset));
+    return true;
 }
 
 /* Compare the key of an entry of the run. If it is equal, copy the value. */
 static enum seek_result compare_entry(struct seek *seek, const struct remo_versioned_view *view,
-                                      uint32_t index) {
-    uint32_t node_bytes = seek->tree->node_bytes, offset = remo__tree_slot(seek->buffer, index);
-    if (offset & TREE_REMOVED)
+                                      const struct tree_header *header, uint32_t index) {
+    if (remo__tree_is_removed(seek->buffer, header, index))
         return SEEK_ABSENT;
-    if (offset > node_bytes)
-        return SEEK_DAMAGED;
-    fetch(seek, view, offset, remo__min(TREE_ENTRY_BYTES + seek->key.bytes, node_bytes - offset));
-    if (!remo__tree_entry_at(seek->buffer, node_bytes, offset, &seek->entry))
+    if (!fetch_entry(seek, view, header, index)
+        || !remo__tree_entry_of(seek->buffer, seek->tree->node_bytes, header, index, &seek->entry))
         return SEEK_DAMAGED;
     if (remo__tree_compare(seek->entry.key, seek->key) != 0)
         return SEEK_ABSENT;
-    fetch(seek, view, (uint32_t)((const char *)seek->entry.value.data - seek->buffer),
-          seek->entry.value.bytes);
+    if (!remo__tree_is_compact(header))
+        fetch(seek, view, (uint32_t)((const char *)seek->entry.value.data - seek->buffer),
+              seek->entry.value.bytes);
     return SEEK_FOUND;
 }
 
 /* Find the key in the run of a leaf whose first candidates have been listed. */
-static enum seek_result find_in_run(struct seek *seek, const struct remo_versioned_view *view, uint32_t run) {
+static enum seek_result find_in_run(struct seek *seek, const struct remo_versioned_view *view,
+                                    const struct tree_header *header) {
     for (;;) {
         for (uint32_t i = 0; i < seek->count; i++) {
-            enum seek_result result = compare_entry(seek, view, seek->candidates[i]);
+            enum seek_result result = compare_entry(seek, view, header, seek->candidates[i]);
             if (result != SEEK_ABSENT)
                 return result;
         }
-        if (seek->index >= run)
+        if (seek->index >= header->run)
             return SEEK_ABSENT;
-        list_candidates(seek, view, run);
+        list_candidates(seek, view, header);
     }
 }
 
@@ -184,7 +197,7 @@ static enum seek_result find_in_tail(struct seek *seek, const struct remo_versio
     return SEEK_ABSENT;
 }
 
-/* The first step of a visit. Copy an inner node; of a leaf, copy the header, slots, fingerprints and fences,
+/* The first step of a visit. Copy an inner node; of a leaf, copy the header, index and fences,
  * and prefetch what the second step needs. */
 static void prepare(void *ctx, const struct remo_versioned_view *view) {
     struct seek *seek = ctx;
@@ -203,14 +216,14 @@ static void prepare(void *ctx, const struct remo_versioned_view *view) {
     }
     if (header.end > header.tail)
         remo_versioned_view_prefetch(view, header.tail);
-    uint32_t fences = (uint32_t)header.low_bytes + header.high_bytes, run_at = remo__tree_run_at(header.run);
+    uint32_t fences = (uint32_t)header.low_bytes + header.high_bytes, run_at = remo__tree_run_at(&header);
     fetch(seek, view, node_bytes - fences, fences);
     if (!remo__tree_node_covers(seek->buffer, node_bytes, seek->key))
         return;
     if (run_at > first_bytes)
         fetch(seek, view, first_bytes, run_at - first_bytes);
     seek->index = 0;
-    list_candidates(seek, view, header.run);
+    list_candidates(seek, view, &header);
     seek->result = SEEK_LEAF;
 }
 
@@ -221,7 +234,7 @@ static void search(void *ctx, const struct remo_versioned_view *view) {
     if (seek->result != SEEK_LEAF)
         return;
     memcpy(&header, seek->buffer, sizeof header);
-    seek->result = find_in_run(seek, view, header.run);
+    seek->result = find_in_run(seek, view, &header);
     if (seek->result == SEEK_ABSENT && header.end > header.tail)
         seek->result = find_in_tail(seek, view, &header);
 }
