@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/random.h"
-
+#include "objects/versioned/versioned.h"
 #include "tree_common.h"
 
 #define SMALL .node_bytes = 512, .key_bytes_max = 24, .value_bytes_max = NUMBER_BYTES_MAX
@@ -215,6 +215,49 @@ static int fill(struct remo_node *node, void *ctx) {
         CHECK(shape.inner <= 1 + (shape.leaves + 199) / 200);
         CHECK(clear(tree) == 0);
     }
+    return close_tree(tree);
+}
+
+/* ---- memory ---- */
+
+/* Return the network memory of the nodes in use, without retained extents. */
+static uint64_t used_bytes(struct remo_tree *tree) {
+    return (uint64_t)(tree->node_count - count_unused(tree)) * tree->nodes->shape.extent_bytes;
+}
+
+/* The network memory of entries of 8 + 8 bytes: loaded into full leaves, inserted in a random order, and after
+ * all but 1 % of them have been removed. */
+static int memory(struct remo_node *node, void *ctx) {
+    enum { COUNT = 100000 };
+    const struct remo_tree_options options = {.owners = first_nodes(1),
+                                              .nodes = 2000,
+                                              .node_bytes = 4096,
+                                              .key_bytes_max = 8,
+                                              .value_bytes_max = 8};
+    struct words words = {.count = COUNT};
+    struct remo_tree *tree;
+    (void)ctx;
+    CHECK(open_tree(node, &options, &tree) == 0);
+    CHECK_OK(remo_tree_load(tree, next_word, &words, 100, NULL));
+    uint64_t loaded = used_bytes(tree);
+    CHECK(loaded * 10 <= COUNT * UINT64_C(210));
+    CHECK(clear(tree) == 0);
+    for (uint64_t i = 0; i < COUNT; i++) {
+        uint64_t key = remo__random_mix(i);
+        CHECK_OK(remo_tree_insert(tree, &key, sizeof key, &i, sizeof i));
+    }
+    uint64_t inserted = used_bytes(tree);
+    CHECK(inserted <= COUNT * UINT64_C(40));
+    for (uint64_t i = 0; i < COUNT; i++) {
+        uint64_t key = remo__random_mix(i);
+        if (i % 100 != 0)
+            CHECK_OK(remo_tree_remove(tree, &key, sizeof key));
+    }
+    uint64_t left = used_bytes(tree);
+    printf("     bytes of an entry: loaded %.1f, inserted %.1f; left by removals: %.1f %%\n",
+           (double)loaded / COUNT, (double)inserted / COUNT, 100.0 * (double)left / (double)inserted);
+    CHECK(left * 10 <= inserted);
+    CHECK(check_shape(tree, NULL) == 0);
     return close_tree(tree);
 }
 
@@ -562,6 +605,7 @@ int main(int argc, char **argv) {
     static const struct cluster_test tests[] = {
         CLUSTER_TEST(sizes, 2),
         CLUSTER_TEST(fill, 1),
+        CLUSTER_TEST(memory, 1),
         CLUSTER_TEST(lengths, 1),
         CLUSTER_TEST(no_room_for_fence, 1),
         CLUSTER_TEST(gaps, 1),
