@@ -84,7 +84,8 @@ static void open_levels(void *state, struct remo_node *node, uint32_t rank) {
     open_with(state, node, rank, &options);
 }
 
-/* As for levels, with values of two sizes and more nodes: the indices that an apply drops become free only after its commit. */
+/* As for levels, with values of two sizes and more nodes: the indices that an apply drops become free only
+ * after its commit. */
 static void open_apply(void *state, struct remo_node *node, uint32_t rank) {
     struct remo_tree_options options = {
         .nodes = 24, .node_bytes = 122, .key_bytes_max = 1, .value_bytes_max = VALUE_BYTES_MAX, .retain = 16};

@@ -415,8 +415,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
 
 /* ---- seeds ---- */
 
-/* A leaf, or an inner node, with some entries. Those of some leaves have one size, so these leaves are compact;
- * some have a removed entry. */
+/* A leaf, or an inner node, with some entries. Those of some leaves have one size, so these leaves are
+ * compact; some have a removed entry. */
 static size_t seed_node(uint32_t n, uint8_t *image) {
     struct tree_bytes low = {"b", 1}, high = {"wx", 2};
     struct tree_ranges ranges;

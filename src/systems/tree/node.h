@@ -1,17 +1,17 @@
 /* node.h - a node of the tree, in a versioned object of `bytes` bytes: sorted entries, and a tail.
  *
  * Layout:  {header; index; entries of the run; tail; free space; high fence; low fence}. The run has entries
- *          in the order of keys. The index of the run has a fingerprint of each of them: a hash of the key. A
- *          get compares only the entries with the fingerprint of its key. There are two forms:
- *          - compact: all entries of the run have the sizes in the header. The run is an array of {key; value}.
- *            The index is {bits[run]; u8 fingerprints[run]}, with a bit for each removed entry.
- *          - mixed: an entry is {u16 key_bytes; u16 value_bytes; key; value}. The index is {u16 slots[run]; u8
- *            fingerprints[run]}. A slot is the offset of an entry, and marks a removed one.
- *          Packing a leaf chooses the compact form if all entries have the same sizes. Inner nodes are mixed.
- *          The tail has entries that were inserted after the node was packed, in the order of their
- *          insertion, TREE_TAIL_MAX at most, each as {u16 position; mixed entry}, of any sizes. The position
- *          is the number of entries of the run, with removed ones, that precede the entry in the order of
- *          keys. In the tail, key_bytes marks a removed entry.
+ *          in the order of keys. The index of the run has a fingerprint of each of them: a hash of the key.
+ *          A get compares only the entries with the fingerprint of its key. There are two forms:
+ *          - compact: all entries of the run have the sizes in the header. The run is an array of {key;
+ *            value}. The index is {bits[run]; u8 fingerprints[run]}, with a bit for each removed entry.
+ *          - mixed: an entry is {u16 key_bytes; u16 value_bytes; key; value}. The index is {u16 slots[run];
+ *            u8 fingerprints[run]}. A slot is the offset of an entry, and marks a removed one.
+ *          Packing a leaf chooses the compact form if all entries have the same sizes. Inner nodes and empty
+ *          leaves are mixed. The tail has entries that were inserted after the node was packed, in the order
+ *          of their insertion, TREE_TAIL_MAX at most, each as {u16 position; mixed entry}, of any sizes. The
+ *          position is the number of entries of the run, with removed ones, that precede the entry in the
+ *          order of keys. In the tail, key_bytes marks a removed entry.
  *          An inner node has no tail and no removed entries. There the value is the index of the child (u32),
  *          and the key of the first entry is empty: it stands for the low fence. Entries of a leaf have keys
  *          with low fence <= key < high fence.

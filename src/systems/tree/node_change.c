@@ -85,8 +85,8 @@ static void mark(void *node, uint32_t bytes, const struct tree_place *place, str
     header->count--;
 }
 
-/* A value of the same size is overwritten in place. Any other value gets a new entry, and the leaf has entries
- * of different sizes. */
+/* A value of the same size is overwritten in place. Any other value gets a new entry, and the leaf has
+ * entries of different sizes. */
 bool remo__tree_node_replace(void *node, uint32_t bytes, const struct tree_place *place,
                              struct tree_bytes value, struct tree_ranges *ret_ranges) {
     struct tree_header header = remo__tree_header_of(node);

@@ -20,8 +20,8 @@ void remo__tree_own_copy(const struct remo_tree *tree, struct tree_step *step);
 
 /* ---- owner_insert.c ---- */
 
-/* Insert an entry into the leaf of the path, and the new nodes of splits into the nodes above. Errors: -ENOSPC
- * without a sentence; -EPROTO: the tree is damaged. */
+/* Insert an entry into the leaf of the path, and the new nodes of splits into the nodes above. Errors:
+ * -ENOSPC without a sentence; -EPROTO: the tree is damaged. */
 int remo__tree_insert(struct remo_tree *tree, struct tree_bytes key, struct tree_bytes value);
 
 /* ---- owner_remove.c ---- */

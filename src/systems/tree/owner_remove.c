@@ -1,6 +1,6 @@
-/* owner_remove.c - nodes of the path that have lost entries, at the owner (owner.h): a small node merges with a
- * neighbour below the same parent, and the root shrinks. Invariant: a dropped node has no entry in a parent.
- * docs/internals/tree.md describes merges. */
+/* owner_remove.c - nodes of the path that have lost entries, at the owner (owner.h): a small node merges
+ * with a neighbour below the same parent, and the root shrinks. Invariant: a dropped node has no entry in
+ * a parent. docs/internals/tree.md describes merges. */
 #include <string.h>
 
 #include "systems/tree/owner.h"

@@ -62,8 +62,8 @@ static uint32_t count_bytes(const struct tree_header *header) {
                : header->end - remo__tree_run_at(header);
 }
 
-/* Return whether the scan is one of entries in ascending order, and the buffer and the limit have room for all
- * entries of a leaf. */
+/* Return whether the scan is one of entries in ascending order, and the buffer and the limit have room for
+ * all entries of a leaf. */
 static bool fits(const struct tree_scan *scan, const struct tree_header *header) {
     const struct remo_tree_result *result = &scan->next.result;
     return scan->buffer && !scan->is_descending && !scan->keys_only

@@ -225,8 +225,8 @@ static uint64_t used_bytes(struct remo_tree *tree) {
     return (uint64_t)(tree->node_count - count_unused(tree)) * tree->nodes->shape.extent_bytes;
 }
 
-/* The network memory of entries of 8 + 8 bytes: loaded into full leaves, inserted in a random order, and after
- * all but 1 % of them have been removed. */
+/* The network memory of entries of 8 + 8 bytes: loaded into full leaves, inserted in a random order, and
+ * after all but 1 % of them have been removed. */
 static int memory(struct remo_node *node, void *ctx) {
     enum { COUNT = 100000 };
     const struct remo_tree_options options = {.owners = first_nodes(1),
@@ -281,8 +281,8 @@ static int lengths(struct remo_node *node, void *ctx) {
     return close_tree(tree);
 }
 
-/* A leaf without a high fence has 492 bytes for 15 entries of 31 bytes, and one of up to 27 bytes: it is mixed.
- * If fewer than 8 bytes are free for the fence, the first entry is inserted, and splits the leaf. */
+/* A leaf without a high fence has 492 bytes for 15 entries of 31 bytes, and one of up to 27 bytes: it is
+ * mixed. If fewer than 8 bytes are free for the fence, the first entry is inserted, and splits the leaf. */
 static int no_room_for_fence(struct remo_node *node, void *ctx) {
     const struct remo_tree_options options = {SMALL, .owners = first_nodes(1), .nodes = 100};
     const char value[16] = "";
