@@ -6,22 +6,24 @@
  * Use:     open the tree on all participants; remo_channel_wait; then get, change and scan from any of them.
  *          Make keys of numbers and several components with key.h. See examples/sensors.c.
  * Layout:  the nodes of an owner's tree are versioned objects (versioned.h) of that owner, of node_bytes
- *          bytes each. The root always has index 0. A node contains a header of 16 bytes, the limits of its
- *          range of keys (fences), and entries, each with 7 bytes of overhead: two sizes, an offset (slot),
- *          and a hash of the key (fingerprint). The entries are sorted, except those in the tail of a leaf:
- *          at most the last 8 new entries, in the order of their insertion. A split, a merge or any
+ *          bytes each. The root always has index 0. A node contains a header of 20 bytes, the limits of its
+ *          range of keys (fences), and entries. If all entries of a leaf have the same sizes, it is compact:
+ *          each entry has 9 bits of overhead, a hash of the key (fingerprint) and a mark. Otherwise each
+ *          entry has 7 bytes: two sizes, an offset (slot), and a fingerprint. The entries are sorted, except
+ *          those in the tail of a leaf: at most the last 8 new entries, in the order of their insertion, each
+ *          with 6 bytes of overhead. A split, a merge or any
  *          other change of several nodes is one commit.
  *          Network memory: that of the versioned objects, with a log_bytes of node_bytes / 8, and of rpc.
  *          Private memory, besides theirs: of an owner, a copy of each inner node, 34 more nodes, 12 bytes
  *          for each of `nodes`, 64 KiB, and copies of as many nodes as one apply or one call of remove_range
- *          has changed so far; of a load, 16 nodes; of each thread that reads, 2.1 node_bytes for each of up
+ *          has changed so far; of a load, 32 nodes; of each thread that reads, 2.1 node_bytes for each of up
  *          to 1024 inner nodes, and 16 nodes for each get or scan that its tasks run at the same time.
  * Cost:    network operations, where memory is not mapped. At the owner itself there are none. Reading a
  *          node of the tree takes 1 read, 2 the first time, and 3 after a move (versioned.h). Each thread
  *          caches the inner nodes that it reads.
  *          - get: 1 node, the leaf; also each inner node on the path that is not cached. If the cached nodes
  *            lead to a wrong leaf, after a split or a merge: all nodes on the path, again. In mapped memory
- *            a get reads only parts of the leaf: header, slots, fingerprints and fences, the entries whose
+ *            a get reads only parts of the leaf: header, marks, fingerprints and fences, the entries whose
  *            fingerprint is that of the key, and the tail if the key is not among them;
  *          - get_many: as get for each key, with the leaves of up to 16 keys of one owner at the same time;
  *          - insert, update, upsert, remove, compare_put: 1 call (rpc.h), which is repeated while scans delay
