@@ -354,7 +354,7 @@ REMO_API void remo_rpc_cancel(struct remo_rpc_op *call);
  *               use them again before this node closes
  *   -EDEADLK    the caller is a SHORT handler or a `done` function, and `timeout_ns` is not 0
  *   -EBUSY      the call is in flight
- *   -EINVAL     `call` is NULL, or was never started */
+ *   -EINVAL     `call` is NULL */
 REMO_API int remo_rpc_settle(struct remo_rpc_op *call, uint64_t timeout_ns);
 /* Run handler `number` of `node` without a reply. The data is copied before the return. Waits for room in the
  * ring of the node, for op_timeout_ns at most. In a SHORT handler or a `done` function it does not wait: the
