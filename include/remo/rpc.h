@@ -412,8 +412,9 @@ struct remo_rpc_deferred {
 };
 
 /* In the handler: reply with a status and data. The status is the handler's own; negative codes of
- * errno.h are usual for errors. The data is copied before the return. Waits only for the fence (see Cost), and
- * until a large reply is written, even if the network has to repeat this until the caller's node fails.
+ * errno.h are usual for errors. The data is copied before the return. Waits only for the fence (see Cost),
+ * and until a large reply is written. If writes of it time out, it waits until none of them is in flight, or
+ * the caller's node has failed.
  * If a large reply is longer than the place of the call, the caller gets -EMSGSIZE and the length.
  * Cost: 1 write; 2 if the reply is large (see Cost).
  * Errors:
@@ -434,9 +435,10 @@ REMO_API int remo_rpc_defer(const struct remo_rpc_request *request, struct remo_
 REMO_API int remo_rpc_reply_later(struct remo_rpc *rpc, struct remo_rpc_deferred deferred, int status,
                                   const void *data, size_t bytes);
 /* In the handler: pass the request to handler `number` of another node of this service, with other
- * data, of at most REMO_RPC_BYTES_MAX bytes. The handler there replies to the caller directly. Each forward adds 1 to the depth, so a call made
- * outside handlers can be forwarded REMO_RPC_DEPTH_MAX - 1 times. A post cannot be forwarded (-EINVAL).
- * Waits only for the fence (see Cost). After an error the request still needs its reply.
+ * data, of at most REMO_RPC_BYTES_MAX bytes. The handler there replies to the caller directly. Each forward
+ * adds 1 to the depth, so a call made outside handlers can be forwarded REMO_RPC_DEPTH_MAX - 1 times. A post
+ * cannot be forwarded (-EINVAL). Waits only for the fence (see Cost). After an error the request still needs
+ * its reply.
  * Errors: those of remo_rpc_reply, and
  *   -ELOOP      the request is too deep
  *   -EHOSTDOWN, -ENOTCONN, -EAGAIN, -EPROTO  `node` is not connected to this service

@@ -422,8 +422,8 @@ static void open_delayed(void *state, struct remo_node *node, uint32_t rank) {
     sim_opened(remo_channel_wait(remo_rpc_channel(s->services[rank]), FOREVER), "wait");
 }
 
-/* The write of a large reply is delayed until it has timed out, and longer. If node 2 replied in the meantime,
- * node 0 would use its block for the next call, and the late write would damage it. */
+/* The write of a large reply is delayed until it has timed out, and longer. If node 2 replied in the
+ * meantime, node 0 would use its block for the next call, and the late write would damage it. */
 static void large_delayed_body(void *state, uint32_t rank, uint32_t thread) {
     enum { TIMEOUTS = 12 }; /* more than node 1 needs to fail */
     struct large_state *s = state;

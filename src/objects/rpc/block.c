@@ -1,6 +1,6 @@
 /* block.c - blocks of this node's network memory, for its calls with a large request or a large reply.
- * Invariant: a block belongs to a call that has not been sent, to the slot of one that has, or to nobody; the
- * block of a lost slot is never used again. "Large requests and replies" in docs/internals/rpc.md. */
+ * Invariant: a block is free, or belongs to a call that has not been sent, or to the slot of a call that was
+ * sent. The block of a lost slot is never used again. "Large requests and replies" in docs/internals/rpc.md. */
 #include <stdlib.h>
 
 #include "objects/rpc/rpc.h"

@@ -158,8 +158,8 @@ int remo__rpc_large_read(const struct remo__rpc_turn *turn, void **ret_data) {
     return 0;
 }
 
-/* A write has failed. Wait until it is no longer in flight, also if this takes long: otherwise it could damage
- * what the caller has there later. */
+/* A write has failed. Wait until it is no longer in flight, also if this takes long: otherwise it could
+ * damage what the caller has there later. */
 static void settle(const struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node) {
     while (!remo__rpc_has_departed(transport, node)
            && remo__fence_retry_peer(thread, node, transport->node->op_timeout_ns, NULL) != 0)

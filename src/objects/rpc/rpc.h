@@ -10,7 +10,8 @@
  *         that peer here; held while its handlers run. done_mutex: held while `done` functions run.
  *         calls_mutex: the list of calls with `done`; slots_mutex: slots that are not free and have no call;
  *         blocks_mutex: free blocks. `lock` of the pool: LONG requests that have not started. A thread that
- *         holds send_mutex, calls_mutex, slots_mutex, blocks_mutex or `lock` neither waits nor runs user code.
+ *         holds send_mutex, calls_mutex, slots_mutex, blocks_mutex or `lock` neither waits nor runs user
+ *         code.
  *         Order: receive_mutex or done_mutex, calls_mutex, send_mutex, slots_mutex, blocks_mutex;
  *         receive_mutex, `lock`. */
 #pragma once
