@@ -1,6 +1,6 @@
 /* block.c - blocks of this node's network memory, for its calls with a large request or a large reply.
  * Invariant: a block is free, or belongs to a call that has not been sent, or to the slot of a call that was
- * sent. The block of a lost slot is never used again. "Large requests and replies" in docs/internals/rpc.md. */
+ * sent. The block of a lost slot is never used again. docs/internals/rpc.md, "Large requests and replies". */
 #include <stdlib.h>
 
 #include "objects/rpc/rpc.h"
