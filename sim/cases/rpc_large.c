@@ -359,6 +359,32 @@ const struct sim_case sim_case_rpc_large_settle =
     LARGE_CASE(.name = "large_settle", .about = "places of a cancelled call are used for something else",
                .nodes = 2, .open = open_places, .body = large_settle_body);
 
+/* ---- all blocks are in use ---- */
+
+/* Two calls take all blocks. When they have ended, a call takes a block of another size. */
+static void large_full_body(void *state, uint32_t rank, uint32_t thread) {
+    struct large_state *s = state;
+    struct large_call calls[3] = {0};
+    int rc = 0;
+    (void)thread;
+    static_assert(16 * WORDS_MAX > REMO__RPC_BLOCKS_BYTES_MAX / 4, "a block takes half of the limit");
+    for (uint32_t i = 0; i < 3 && rank == 0 && rc == 0; i++) {
+        prepare(&calls[i], 1, ANSWER, i == 0 ? 1 : 3 + i);
+        rc = remo_rpc_start(s->services[0], &calls[i].op);
+        sim_require(rc == (i < 2 ? 0 : -ENOBUFS) || (rc < 0 && sim_excused(0, 1, rc)),
+                    "start of call %u: %d (%s)", i, rc, remo_last_error());
+    }
+    if (rc == -ENOBUFS && judge(s, &calls[0], 0, calls[0].reply, remo_rpc_wait(&calls[0].op))
+        && judge(s, &calls[1], 0, calls[1].reply, remo_rpc_wait(&calls[1].op)))
+        call_once(s, 0, 1, ANSWER, 3);
+    for (uint32_t i = 0; i < 2; i++)
+        remo_rpc_cancel(&calls[i].op);
+}
+
+const struct sim_case sim_case_rpc_large_full =
+    LARGE_CASE(.name = "large_full", .about = "the blocks of large calls reach their limit", .nodes = 2,
+               .open = open_large, .body = large_full_body);
+
 /* ---- forwarded, deferred ---- */
 
 static void large_forward_body(void *state, uint32_t rank, uint32_t thread) {

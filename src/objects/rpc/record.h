@@ -29,8 +29,8 @@
 #ifdef REMO_SIM_SMALL
 #define REMO__RPC_RING_BYTES 512u
 #define REMO__RPC_DATA_MAX 192u
-#define REMO__RPC_LARGE_MAX 1000u /* two operations of a fabric without mapped memory */
-#define REMO__RPC_BLOCKS_BYTES_MAX 16384u
+#define REMO__RPC_LARGE_MAX 1000u        /* two operations of a fabric without mapped memory */
+#define REMO__RPC_BLOCKS_BYTES_MAX 4096u /* two calls with large requests and replies */
 #else
 #define REMO__RPC_RING_BYTES (64u << 10)
 #define REMO__RPC_DATA_MAX 4096u /* REMO_RPC_BYTES_MAX */
