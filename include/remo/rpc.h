@@ -14,8 +14,9 @@
  *          the caller receives the reply. The server has no buffer for it.
  *          The library takes a block of the node's arena for a call with a large request, or with `reply`
  *          and a `reply_cap` of more than REMO_RPC_BYTES_MAX. It copies the request to the block at the
- *          start, and a large reply from the block at the end. A program that names the places of its own
- *          (request_place and reply_place of struct remo_rpc_op) spares these copies.
+ *          start, and a large reply from the block at the end. The start of such a call may grow the arena
+ *          (node.h), and the copy takes time. A program that names places of its own (request_place and
+ *          reply_place of struct remo_rpc_op) spares blocks and copies.
  *          A read or a long write waits, so a SHORT handler takes no large request (-EMSGSIZE, fate
  *          NOT_SENT), and sends no large reply. It may defer; another thread or a LONG handler then sends
  *          the large reply. Posts and forwards are never large.
