@@ -155,6 +155,8 @@ static void run(const struct remo__rpc_turn *turn, const struct remo__rpc_entry 
 /* Read the request, and run its handler if it may still run then. */
 static void run_large(const struct remo__rpc_turn *turn, const struct remo__rpc_entry *entry) {
     void *data = NULL;
+    if (!may_run(turn))
+        return;
     int rc = remo__rpc_large_read(turn, &data);
     if (rc == 0 && may_run(turn))
         run(turn, entry, data);
@@ -167,25 +169,22 @@ static void run_large(const struct remo__rpc_turn *turn, const struct remo__rpc_
 static void run_with_places(struct remo__rpc_turn *turn, const struct remo__rpc_entry *entry,
                             const uint64_t *data) {
     struct remo__rpc_places places;
-    if (!remo__rpc_large_decode(&turn->words, data, &places)) {
-        send_status(turn, REMO__RPC_REFUSED, -EPROTO);
-        return;
-    }
+    bool is_good = remo__rpc_large_decode(&turn->words, data, &places);
     turn->places = &places;
-    if (places.request != 0)
+    if (is_good && places.request != 0)
         run_large(turn, entry);
-    else
+    else if (is_good && may_run(turn))
         run(turn, entry, (const char *)data + REMO__RPC_PLACES_BYTES);
+    else if (!is_good)
+        send_status(turn, REMO__RPC_REFUSED, -EPROTO);
     turn->places = NULL;
 }
 
 static void run_if_due(struct remo__rpc_turn *turn, const struct remo__rpc_entry *entry,
                        const uint64_t *data) {
-    if (!may_run(turn))
-        return;
     if (remo__rpc_flags(turn->words.head) & REMO__RPC_HAS_PLACES)
         run_with_places(turn, entry, data);
-    else
+    else if (may_run(turn))
         run(turn, entry, data);
 }
 

@@ -199,12 +199,12 @@ static bool serve_next(struct remo__rpc_transport *transport, struct remo__threa
         words.rest = image[1];
         data = (const char *)(image + 2);
     }
-    if (remo__unlikely(!remo__rpc_is_up(transport, node) || peer->is_broken))
-        return false; /* cut off; or not connected yet, then on_connect causes a poll */
     bool has_places = remo__rpc_flags(words.head) & REMO__RPC_HAS_PLACES;
     struct remo__rpc_places places;
-    if (remo__unlikely(!is_valid(transport, node, &words)
-                       || (has_places && !remo__rpc_large_decode(&words, data, &places)))) {
+    bool is_malformed = remo__unlikely(has_places) && !remo__rpc_large_decode(&words, data, &places);
+    if (remo__unlikely(!remo__rpc_is_up(transport, node) || peer->is_broken))
+        return false; /* cut off; or not connected yet, then on_connect causes a poll */
+    if (remo__unlikely(!is_valid(transport, node, &words) || is_malformed)) {
         break_ring(transport, peer);
         return false;
     }
