@@ -123,7 +123,8 @@ bool remo__rpc_slot_probe(struct remo__rpc_transport *transport, uint32_t slot, 
     uint32_t serial = serial_of(transport, slot);
     if (head >> 32 != serial)
         return false;
-    if (remo__unlikely((head & 0xffff) > REMO__RPC_DATA_MAX))
+    if (remo__unlikely((head & 0xffff) > REMO__RPC_DATA_MAX
+                       || ((head >> 20 & 3) == REMO__RPC_REPLIED_IN_PLACE && (head & 0xffff) != 8)))
         return false; /* malformed: the call times out */
     if (transport->mapped) {
         *ret_reply = (struct remo__rpc_reply){head, remo__load(reply + 16), reply + REMO__RPC_REPLY_BYTES};
@@ -150,6 +151,9 @@ void remo__rpc_slot_recheck(struct remo__rpc_transport *transport, uint32_t slot
 
 /* Replace a slot by a spare one. slots_mutex is held. */
 static void lose(struct remo__rpc_transport *transport, uint32_t slot) {
+    if (transport->slot[slot].block)
+        remo__rpc_block_lose(transport, transport->slot[slot].block);
+    transport->slot[slot].block = NULL;
     atomic_store(&transport->slot[slot].state, REMO__RPC_SLOT_LOST);
     if (transport->next_spare < REMO__RPC_SLOTS_TOTAL) {
         uint32_t spare = transport->next_spare++;
@@ -201,6 +205,8 @@ static void reclaim(struct remo__rpc_transport *transport, uint32_t slot, uint64
         atomic_fetch_sub(retired_of(transport, slot), 1);
         atomic_fetch_sub(&transport->retired_count, 1);
     }
+    if (is_complete)
+        remo__rpc_slot_release(transport, slot);
     if (is_complete)
         push(transport, slot);
     else if (is_orphaned)

@@ -347,6 +347,7 @@ static int services(struct remo_channel *root) {
     CHECK_NULL(remo_rpc_start(rpc, NULL));
     CHECK_NULL(remo_rpc_wait(NULL));
     CHECK_NULL(remo_rpc_wait_for(NULL, 0));
+    CHECK_NULL(remo_rpc_settle(NULL, 0));
     CHECK_NULL(remo_rpc_wait_all(NULL, 1));
     CHECK_NULL(remo_rpc_wait_any(NULL, 1, 0));
     CHECK_NULL(remo_rpc_test(NULL));
