@@ -212,6 +212,11 @@ static bool may_be_lost(const struct tx_state *s) {
     return s->fails_twice && (is_one || sim_world->test->has_own_fault);
 }
 
+/* Return whether a call may fail: also if another node had no memory to queue its reply. */
+static bool is_excused(uint32_t rank, uint32_t depends_on, int rc) {
+    return sim_out(rank) || sim_excused(rank, depends_on, rc) || (rc == -ENOMEM && sim_any_hurt());
+}
+
 /* Run a transaction once. Returns -EAGAIN if it was in conflict. */
 static int attempt(struct tx_state *s, uint32_t rank, uint32_t thread, const uint64_t *steps) {
     struct remo_tx *tx = s->txs[rank][thread];
@@ -243,8 +248,7 @@ static int attempt(struct tx_state *s, uint32_t rank, uint32_t thread, const uin
     else if (fate == REMO_TX_NOT_COMMITTED || !is_run || !changes)
         sim_forget(index);
     if (rc != 0 && rc != -EAGAIN && !is_full)
-        sim_require(sim_out(rank) || sim_excused(rank, SIM_ANY, rc), "transaction: %d (%s)", rc,
-                    remo_last_error());
+        sim_require(is_excused(rank, SIM_ANY, rc), "transaction: %d (%s)", rc, remo_last_error());
     return rc;
 }
 
@@ -269,7 +273,7 @@ void sim_tx_call(void *state, uint32_t rank, uint64_t step, uint32_t depends_on)
     }
     if (step >> 12 == TX_READ)
         sim_forget(index);
-    sim_require(sim_out(rank) || sim_excused(rank, depends_on, rc), "call: %d (%s)", rc, remo_last_error());
+    sim_require(is_excused(rank, depends_on, rc), "call: %d (%s)", rc, remo_last_error());
 }
 
 static void call(void *state, uint32_t rank, uint64_t step) {
