@@ -1,6 +1,6 @@
 /* node.h - a node of the tree, in a versioned object of `bytes` bytes: sorted entries, and a tail.
  *
- * Layout:  {header; index; entries of the run; tail; free space; high fence; low fence}. The run has entries
+ * Layout:  {header; low fence; high fence; index; entries of the run; tail; free space}. The run has entries
  *          in the order of keys. The index of the run has a fingerprint of each of them: a hash of the key.
  *          A get compares only the entries with the fingerprint of its key. There are two forms:
  *          - compact: all entries of the run have the sizes in the header. The run is an array of {key;
@@ -135,19 +135,24 @@ static inline uint32_t remo__tree_stride(const struct tree_header *header) {
     return (uint32_t)header->key_bytes + header->value_bytes;
 }
 
-static inline uint32_t remo__tree_slot_at(uint32_t index) {
-    return (uint32_t)sizeof(struct tree_header) + 2 * index;
+/* Return the offset of the index of the run, which is the end of the fences. */
+static inline uint32_t remo__tree_index_at(const struct tree_header *header) {
+    return (uint32_t)sizeof *header + header->low_bytes + header->high_bytes;
+}
+
+static inline uint32_t remo__tree_slot_at(const struct tree_header *header, uint32_t index) {
+    return remo__tree_index_at(header) + 2 * index;
 }
 
 /* Return the offset of the byte with the bit of a removed entry of a compact run. */
-static inline uint32_t remo__tree_bit_at(uint32_t index) {
-    return (uint32_t)sizeof(struct tree_header) + index / 8;
+static inline uint32_t remo__tree_bit_at(const struct tree_header *header, uint32_t index) {
+    return remo__tree_index_at(header) + index / 8;
 }
 
 /* Return the offset of the fingerprints. */
 static inline uint32_t remo__tree_fingerprints_at(const struct tree_header *header) {
-    return remo__tree_is_compact(header) ? remo__tree_bit_at(header->run + 7u)
-                                         : remo__tree_slot_at(header->run);
+    return remo__tree_is_compact(header) ? remo__tree_bit_at(header, header->run + 7u)
+                                         : remo__tree_slot_at(header, header->run);
 }
 
 /* Return the offset of the run, which is the end of the index. */
@@ -158,13 +163,15 @@ static inline uint32_t remo__tree_run_at(const struct tree_header *header) {
 
 /* Return the offset of entry `index` of the run. In the mixed form it is not checked. */
 static inline uint32_t remo__tree_offset(const void *node, const struct tree_header *header, uint32_t index) {
-    return remo__tree_is_compact(header) ? remo__tree_run_at(header) + index * remo__tree_stride(header)
-                                         : remo__tree_load16(node, remo__tree_slot_at(index)) & ~TREE_REMOVED;
+    return remo__tree_is_compact(header)
+               ? remo__tree_run_at(header) + index * remo__tree_stride(header)
+               : remo__tree_load16(node, remo__tree_slot_at(header, index)) & ~TREE_REMOVED;
 }
 
 static inline bool remo__tree_is_removed(const void *node, const struct tree_header *header, uint32_t index) {
-    return remo__tree_is_compact(header) ? ((const uint8_t *)node)[remo__tree_bit_at(index)] >> index % 8 & 1
-                                         : remo__tree_load16(node, remo__tree_slot_at(index)) & TREE_REMOVED;
+    return remo__tree_is_compact(header)
+               ? ((const uint8_t *)node)[remo__tree_bit_at(header, index)] >> index % 8 & 1
+               : remo__tree_load16(node, remo__tree_slot_at(header, index)) & TREE_REMOVED;
 }
 
 /* Write an entry with its sizes, and return its bytes. */
@@ -287,7 +294,7 @@ void remo__tree_node_init(void *node, uint32_t bytes, uint32_t level, struct tre
  * NULL. Returns false if they do not fit. */
 bool remo__tree_node_fill(void *node, uint32_t bytes, struct tree_bytes low, const struct tree_bytes *high,
                           const void *entries, uint32_t size, const struct tree_sizes *sizes);
-/* Replace the high fence, or add one. Returns false, without effect, if there is no room. */
+/* Replace the high fence of a leaf, or add one. Returns false, without effect, if there is no room. */
 bool remo__tree_node_set_high(void *node, uint32_t bytes, struct tree_bytes high);
 
 /* Leaves. Insert an entry, whose key is absent. Returns false if there is no room, or an entry of the run is

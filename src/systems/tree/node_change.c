@@ -28,8 +28,8 @@ static bool has_room(const void *node, uint32_t bytes, const struct tree_sizes *
                      const struct tree_entry *entry) {
     struct tree_header header = remo__tree_header_of(node);
     uint32_t size = TREE_POSITION_BYTES + remo__tree_entry_size(entry);
-    return header.end + size <= remo__tree_limit(&header, bytes)
-           && header.end + size - header.tail <= bytes / TREE_TAIL_PART && count_tail(node) < TREE_TAIL_MAX
+    return header.end + size <= bytes && header.end + size - header.tail <= bytes / TREE_TAIL_PART
+           && count_tail(node) < TREE_TAIL_MAX
            && remo__tree_sizes_fit(sizes, bytes, remo__tree_node_room(node, bytes));
 }
 
@@ -72,8 +72,8 @@ static void mark(void *node, uint32_t bytes, const struct tree_place *place, str
                  struct tree_ranges *ranges) {
     struct tree_entry entry = {.key.bytes = 0};
     bool is_of_run = place->index != UINT32_MAX, is_bit = is_of_run && remo__tree_is_compact(header);
-    uint32_t offset = is_bit      ? remo__tree_bit_at(place->index)
-                      : is_of_run ? remo__tree_slot_at(place->index)
+    uint32_t offset = is_bit      ? remo__tree_bit_at(header, place->index)
+                      : is_of_run ? remo__tree_slot_at(header, place->index)
                                   : place->offset;
     (void)remo__tree_place_entry(node, bytes, place, &entry);
     if (is_bit)

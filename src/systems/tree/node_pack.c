@@ -32,13 +32,13 @@ static struct builder begin(void *node, uint32_t bytes, uint32_t level, struct t
                                  .kind = high ? TREE_NODE : TREE_LAST,
                                  .low_bytes = (uint16_t)low.bytes,
                                  .high_bytes = (uint16_t)high_bytes};
-    uint8_t *fences = (uint8_t *)node + bytes - low.bytes - high_bytes;
+    uint8_t *fences = (uint8_t *)node + sizeof header;
     choose_form(&header, sizes);
     header.tail = (uint16_t)remo__tree_run_at(&header);
     memset(node, 0, bytes);
+    memcpy(fences, low.data ? low.data : "", low.bytes);
     if (high)
-        memcpy(fences, high->data ? high->data : "", high_bytes);
-    memcpy(fences + high_bytes, low.data ? low.data : "", low.bytes);
+        memcpy(fences + low.bytes, high->data ? high->data : "", high_bytes);
     return (struct builder){.node = node, .header = header};
 }
 
@@ -62,7 +62,7 @@ static void add(struct builder *builder, const struct tree_entry *entry, uint8_t
     if (remo__tree_is_compact(header)) {
         header->tail = (uint16_t)(header->tail + write_pair(place, entry->key, entry->value));
     } else {
-        remo__tree_store16(builder->node, remo__tree_slot_at(header->count), header->tail);
+        remo__tree_store16(builder->node, remo__tree_slot_at(header, header->count), header->tail);
         header->tail = (uint16_t)(header->tail + remo__tree_write_entry(place, entry->key, entry->value));
     }
     header->count++;
@@ -72,8 +72,8 @@ static void finish(struct builder *builder) {
     struct tree_header *header = &builder->header;
     uint32_t entry = remo__tree_entry_bytes(header->key_bytes, header->value_bytes);
     header->end = header->tail;
-    header->used =
-        (uint16_t)(remo__tree_is_compact(header) ? header->count * entry : header->tail - sizeof *header);
+    header->used = (uint16_t)(remo__tree_is_compact(header) ? header->count * entry
+                                                            : header->tail - remo__tree_index_at(header));
     remo__tree_set_header(builder->node, header);
 }
 
@@ -98,17 +98,39 @@ bool remo__tree_node_fill(void *node, uint32_t bytes, struct tree_bytes low, con
     return true;
 }
 
+/* Move the index, the run and the tail to their places behind fences of another size. */
+static void move_run(void *node, const struct tree_header *from, struct tree_header *to) {
+    char *bytes = node;
+    uint32_t run_at = remo__tree_run_at(from), index_at = remo__tree_index_at(from),
+             index_bytes = remo__tree_fingerprints_at(from) + from->run - index_at,
+             to_run = remo__tree_run_at(to), run_bytes = from->end - run_at;
+    bool is_down = to_run > run_at; /* the run first: the index moves to its place */
+    if (is_down)
+        memmove(bytes + to_run, bytes + run_at, run_bytes);
+    memmove(bytes + remo__tree_index_at(to), bytes + index_at, index_bytes);
+    if (!is_down)
+        memmove(bytes + to_run, bytes + run_at, run_bytes);
+    for (uint32_t i = 0; i < from->run && !remo__tree_is_compact(from); i++) {
+        uint32_t slot = remo__tree_slot_at(to, i);
+        remo__tree_store16(node, slot, remo__tree_load16(node, slot) + to_run - run_at);
+    }
+    to->tail = (uint16_t)(from->tail + to_run - run_at);
+    to->end = (uint16_t)(from->end + to_run - run_at);
+}
+
 bool remo__tree_node_set_high(void *node, uint32_t bytes, struct tree_bytes high) {
-    struct tree_header header = remo__tree_header_of(node);
+    struct tree_header header = remo__tree_header_of(node), before = header;
     struct tree_sizes sizes = remo__tree_node_sizes(node, bytes);
-    uint32_t fences = header.low_bytes + high.bytes;
-    if (header.end + fences > bytes
-        || !remo__tree_sizes_fit(&sizes, bytes, bytes - fences - (uint32_t)sizeof header))
-        return false;
     header.kind = TREE_NODE;
     header.high_bytes = (uint16_t)high.bytes;
+    uint32_t index_at = remo__tree_index_at(&header);
+    if (header.end - remo__tree_run_at(&before) + remo__tree_run_at(&header) > bytes
+        || !remo__tree_sizes_fit(&sizes, bytes, bytes - index_at))
+        return false;
+    move_run(node, &before, &header);
+    memset((char *)node + header.end, 0, bytes - header.end);
     remo__tree_set_header(node, &header);
-    memcpy((uint8_t *)node + bytes - fences, high.data, high.bytes);
+    memcpy((uint8_t *)node + index_at - high.bytes, high.data, high.bytes);
     return true;
 }
 
@@ -142,18 +164,13 @@ bool remo__tree_node_has_room(const void *node, uint32_t bytes, uint32_t key_byt
 /* Return the sizes of entries [first, end) of a packed node. */
 static struct tree_sizes measure_some(const void *node, uint32_t bytes, uint32_t first, uint32_t end) {
     struct tree_header header = remo__tree_header_of(node);
-    struct tree_sizes sizes = {.count = end - first,
-                               .is_mixed = !remo__tree_is_compact(&header),
-                               .key_bytes = header.key_bytes,
-                               .value_bytes = header.value_bytes};
-    if (header.level > 0 || !sizes.is_mixed)
-        return sizes;
-    sizes = (struct tree_sizes){.count = 0};
+    struct tree_sizes sizes = {.count = 0};
     for (uint32_t i = first; i < end; i++) {
         struct tree_entry entry = {.key.bytes = 0};
         (void)remo__tree_entry_of(node, bytes, &header, i, &entry);
         remo__tree_sizes_add(&sizes, &entry);
     }
+    sizes.is_mixed = sizes.is_mixed || header.level > 0;
     return sizes;
 }
 
@@ -252,24 +269,32 @@ static uint32_t choose_split(const void *node, uint32_t bytes, struct tree_bytes
     return stay > 0 ? stay : 1;
 }
 
+/* Make one half of a split, of entries [first, end) of a packed node. If they do not fit, the node was
+ * damaged, and so is the half: it is unused. */
+static void make_half(void *half, const void *from, uint32_t bytes, uint32_t first, uint32_t end,
+                      struct tree_bytes low, const struct tree_bytes *high) {
+    struct tree_sizes sizes = measure_some(from, bytes, first, end);
+    uint32_t taken = (uint32_t)sizeof(struct tree_header) + low.bytes + (high ? high->bytes : 0)
+                     + remo__tree_sizes_packed(&sizes);
+    if (taken > bytes) {
+        memset(half, 0, bytes);
+        return;
+    }
+    struct builder builder = begin(half, bytes, remo__tree_header_of(from).level, low, high, &sizes);
+    add_some(&builder, from, bytes, first, end);
+    finish(&builder);
+}
+
 void remo__tree_node_split(void *node, void *right, uint32_t bytes, struct tree_bytes key, void *scratch) {
     struct tree_bytes high;
     struct tree_entry first = {.key.bytes = 0};
-    struct builder builder;
     remo__tree_node_pack(node, bytes, scratch);
     memcpy(scratch, node, bytes);
-    struct tree_header header = remo__tree_header_of(scratch);
-    uint32_t stay = choose_split(scratch, bytes, key);
-    struct tree_sizes left_sizes = measure_some(scratch, bytes, 0, stay),
-                      right_sizes = measure_some(scratch, bytes, stay, header.run);
+    uint32_t count = remo__tree_header_of(scratch).run, stay = choose_split(scratch, bytes, key);
     bool has_high = remo__tree_node_high(scratch, bytes, &high);
     (void)remo__tree_node_entry(scratch, bytes, stay, &first);
-    builder = begin(right, bytes, header.level, first.key, has_high ? &high : NULL, &right_sizes);
-    add_some(&builder, scratch, bytes, stay, header.run);
-    finish(&builder);
-    builder = begin(node, bytes, header.level, remo__tree_node_low(scratch, bytes), &first.key, &left_sizes);
-    add_some(&builder, scratch, bytes, 0, stay);
-    finish(&builder);
+    make_half(right, scratch, bytes, stay, count, first.key, has_high ? &high : NULL);
+    make_half(node, scratch, bytes, 0, stay, remo__tree_node_low(scratch, bytes), &first.key);
 }
 
 /* Return whether the entries of both nodes, and the fences of the merged node, fit into one node. */

@@ -18,11 +18,6 @@ static inline void remo__tree_store16(void *node, uint32_t offset, uint32_t valu
     memcpy((uint8_t *)node + offset, &stored, sizeof stored);
 }
 
-/* Return the bytes of a node before its fences. */
-static inline uint32_t remo__tree_limit(const struct tree_header *header, uint32_t bytes) {
-    return bytes - header->low_bytes - header->high_bytes;
-}
-
 /* An entry of the tail. */
 struct tree_tail_entry {
     struct tree_entry entry;

@@ -49,7 +49,7 @@ uint32_t remo__tree_node_entries_max(uint32_t bytes) {
     return (bytes - (uint32_t)sizeof(struct tree_header)) / remo__tree_entry_bytes(0, sizeof(uint32_t));
 }
 
-/* Return whether the tail begins behind the run. */
+/* Return whether the tail begins behind the run, and the run behind the fences. */
 static bool has_valid_run(const struct tree_header *header) {
     uint64_t run_at = remo__tree_run_at(header), stride = remo__tree_stride(header);
     return remo__tree_is_compact(header) ? run_at + header->run * stride == header->tail
@@ -58,24 +58,24 @@ static bool has_valid_run(const struct tree_header *header) {
 
 bool remo__tree_node_is_valid(const void *node, uint32_t bytes, uint32_t level) {
     struct tree_header header = remo__tree_header_of(node);
-    uint32_t fences = (uint32_t)header.low_bytes + header.high_bytes;
     bool is_compact = remo__tree_is_compact(&header),
          is_packed = header.count == header.run && header.tail == header.end;
     return header.level == level && (header.kind == TREE_NODE || header.kind == TREE_LAST)
-           && fences <= bytes - sizeof header && header.end <= bytes - fences && header.tail <= header.end
-           && has_valid_run(&header) && (is_compact || header.used <= bytes - sizeof header - fences)
+           && header.end <= bytes && header.tail <= header.end && has_valid_run(&header)
+           && (is_compact || header.used <= bytes - remo__tree_index_at(&header))
            && header.count <= header.run + TREE_TAIL_MAX && (level == 0 || (is_packed && !is_compact));
 }
 
 struct tree_bytes remo__tree_node_low(const void *node, uint32_t bytes) {
     struct tree_header header = remo__tree_header_of(node);
-    return (struct tree_bytes){at(node, bytes - header.low_bytes), header.low_bytes};
+    (void)bytes;
+    return (struct tree_bytes){at(node, sizeof header), header.low_bytes};
 }
 
 bool remo__tree_node_high(const void *node, uint32_t bytes, struct tree_bytes *ret_high) {
     struct tree_header header = remo__tree_header_of(node);
-    *ret_high =
-        (struct tree_bytes){at(node, bytes - header.low_bytes - header.high_bytes), header.high_bytes};
+    (void)bytes;
+    *ret_high = (struct tree_bytes){at(node, (uint32_t)sizeof header + header.low_bytes), header.high_bytes};
     return header.kind != TREE_LAST;
 }
 
@@ -130,7 +130,8 @@ uint32_t remo__tree_sizes_packed(const struct tree_sizes *sizes) {
                                  .value_bytes = (uint16_t)sizes->value_bytes};
     if (sizes->is_mixed || sizes->count == 0)
         return sizes->used;
-    return remo__tree_run_at(&header) - (uint32_t)sizeof header + sizes->count * remo__tree_stride(&header);
+    return remo__tree_fingerprints_at(&header) - (uint32_t)sizeof header + sizes->count + TREE_RUN_ALIGN - 1
+           + sizes->count * remo__tree_stride(&header);
 }
 
 /* Half of the entries, and one entry more for an uneven split, must fit beside the entry of another size and
@@ -145,7 +146,7 @@ bool remo__tree_sizes_fit(const struct tree_sizes *sizes, uint32_t bytes, uint32
 
 uint32_t remo__tree_node_room(const void *node, uint32_t bytes) {
     struct tree_header header = remo__tree_header_of(node);
-    return remo__tree_limit(&header, bytes) - (uint32_t)sizeof header;
+    return bytes - remo__tree_index_at(&header);
 }
 
 uint32_t remo__tree_node_free(const void *node, uint32_t bytes) {

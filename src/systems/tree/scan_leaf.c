@@ -260,7 +260,7 @@ int remo__tree_scan_use_leaf(struct tree_scan *scan, const struct tree_source *s
     if (!remo__tree_node_is_valid(image, node_bytes, 0))
         return TREE_WRONG_WAY;
     fences = (uint32_t)header.low_bytes + header.high_bytes;
-    fetch(source, node_bytes - fences, image + node_bytes - fences, fences);
+    fetch(source, sizeof header, image + sizeof header, fences);
     if (!has_cursor(scan, image))
         return TREE_WRONG_WAY;
     rc = leave_leaf(scan, image, &is_inside);
@@ -274,6 +274,7 @@ int remo__tree_scan_use_leaf(struct tree_scan *scan, const struct tree_source *s
     }
     if (is_whole && header.count == header.run && header.end == header.tail && fits(scan, &header))
         return copy_run(scan, source, &header);
-    fetch(source, sizeof header, image + sizeof header, header.end - (uint32_t)sizeof header);
+    uint32_t index_at = remo__tree_index_at(&header); /* the fences that were checked stay */
+    fetch(source, index_at, image + index_at, header.end - index_at);
     return use_entries(scan, image, &header, is_inside, is_whole);
 }

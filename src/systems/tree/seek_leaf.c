@@ -127,12 +127,11 @@ void remo__tree_seek_prepare(void *ctx, const struct remo_versioned_view *view) 
     }
     if (header.end > header.tail)
         remo_versioned_view_prefetch(view, header.tail);
-    uint32_t fences = (uint32_t)header.low_bytes + header.high_bytes, run_at = remo__tree_run_at(&header);
-    remo__tree_seek_fetch(seek, view, node_bytes - fences, fences);
+    uint32_t run_at = remo__tree_run_at(&header);
+    if (run_at > first_bytes) /* fences and index */
+        remo__tree_seek_fetch(seek, view, first_bytes, run_at - first_bytes);
     if (!remo__tree_node_covers(seek->buffer, node_bytes, seek->key))
         return;
-    if (run_at > first_bytes)
-        remo__tree_seek_fetch(seek, view, first_bytes, run_at - first_bytes);
     seek->index = 0;
     list_candidates(seek, view, &header);
     seek->result = SEEK_LEAF;

@@ -191,12 +191,12 @@ static int next_word(void *ctx, struct remo_tree_entry *ret_entry) {
 }
 
 /* A node of 4096 bytes has a header of 20 bytes, two fences of 8, and 4060 bytes for index and run. A compact
- * leaf needs 16 bytes, a fingerprint and a bit for each entry, and up to 7 bytes to align the run. An inner
+ * leaf needs 16 bytes, a fingerprint and a bit for each entry, and 7 bytes to align the run. An inner
  * node has entries of 19 bytes. */
 static int fill(struct remo_node *node, void *ctx) {
     static const struct {
         uint32_t percent, of_leaf;
-    } cases[] = {{0, 213}, {50, 118}, {75, 177}, {90, 213}, {100, 237}};
+    } cases[] = {{0, 212}, {50, 118}, {75, 177}, {90, 212}, {100, 236}};
     const struct remo_tree_options options = {.owners = first_nodes(1),
                                               .nodes = 2000,
                                               .node_bytes = 4096,

@@ -142,20 +142,37 @@ static int damaged(struct remo_node *node, void *ctx) {
     return close_versioned(versioned);
 }
 
-/* One byte of a base is damaged: its seal detects that. Mapped memory has no seals. */
+/* One byte of a base is damaged: its seal detects that, or the byte is behind the used part and has no
+ * effect. Mapped memory has no seals. The first half of the object is not zero, and its commit rewrites it
+ * in the second extent. */
 static int damaged_base(struct remo_node *node, void *ctx) {
-    const struct remo_versioned_options options = {.objects = 1, .object_bytes = VALUE_BYTES, .retain = 1};
+    const struct remo_versioned_options options = {
+        .objects = 1, .object_bytes = VALUE_BYTES, .log_bytes = 32, .retain = 1};
     struct remo_versioned *versioned;
-    unsigned char value[VALUE_BYTES];
+    unsigned char expected[VALUE_BYTES] = "", value[VALUE_BYTES];
     (void)ctx;
+    memset(expected, 1, VALUE_BYTES / 2);
     CHECK(open_versioned(node, &options, &versioned) == 0);
+    const struct remo__versioned_shape *shape = &versioned->shape;
+    const struct remo_versioned_change change = {.size_bytes = VALUE_BYTES, .data = expected};
+    char *base = NULL;
     if (remo_node_rank(node) == 0) {
-        char *memory = remo_channel_memory(remo_versioned_channel(versioned), 0);
-        size_t base_at = versioned->shape.extents_at + sizeof(struct remo__versioned_header);
-        memory[base_at + VALUE_BYTES / 2] ^= 1;
+        CHECK_OK(remo_versioned_commit(versioned, &change, 1, NULL));
+        base = (char *)remo_channel_memory(remo_versioned_channel(versioned), 0) + shape->extents_at
+               + shape->extent_bytes + remo__versioned_base_at(shape);
+        CHECK(memcmp(base, expected, VALUE_BYTES) == 0);
+        base[VALUE_BYTES - 1] ^= 1;
     }
     CHECK_OK(cluster_meet());
-    if (remo_node_rank(node) == 1)
+    for (uint32_t i = 0; i < 2 && !base; i++) { /* a copy of all, and one of the used part */
+        CHECK_OK(remo_versioned_read(versioned, 0, 0, value, NULL));
+        CHECK(memcmp(value, expected, VALUE_BYTES) == 0);
+    }
+    CHECK_OK(cluster_meet());
+    if (base)
+        base[0] ^= 1;
+    CHECK_OK(cluster_meet());
+    if (!base)
         CHECK_SENTENCE(remo_versioned_read(versioned, 0, 0, value, NULL), -EPROTO, "object 0");
     return close_versioned(versioned);
 }
