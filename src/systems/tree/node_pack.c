@@ -269,8 +269,8 @@ static uint32_t choose_split(const void *node, uint32_t bytes, struct tree_bytes
     return stay > 0 ? stay : 1;
 }
 
-/* Make one half of a split, of entries [first, end) of a packed node. If they do not fit, the node was damaged,
- * and so is the half: it is unused. */
+/* Make one half of a split, of entries [first, end) of a packed node. If they do not fit, the node was
+ * damaged, and so is the half: it is unused. */
 static void make_half(void *half, const void *from, uint32_t bytes, uint32_t first, uint32_t end,
                       struct tree_bytes low, const struct tree_bytes *high) {
     struct tree_sizes sizes = measure_some(from, bytes, first, end);
