@@ -3,13 +3,15 @@
 #include "sim/cases/versioned.h"
 
 /* Small and large changes of two objects: an extent is full after one to four commits. Two commits change two
- * ranges of an object, which overlap. */
+ * ranges of an object, which overlap. If the records of commit 2 are the first ones of an extent, the second
+ * one begins in the last word of a line: a copy can have its version from before the commit, and its seal
+ * from after it. */
 static const struct plan changes_plan = {.objects = 2,
                                          .object_bytes = 152,
                                          .retain = 2,
                                          .count = 7,
                                          .entries = {{{0, 0, 152}},
-                                                     {{1, 100, 30}, {1, 110, 42}},
+                                                     {{1, 90, 50}, {1, 120, 32}},
                                                      {{0, 60, 30}},
                                                      {{0, 3, 90}, {1, 0, 8}},
                                                      {{1, 1, 151}},
