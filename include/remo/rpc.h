@@ -17,18 +17,19 @@
  *          start, and a large reply from the block at the end. The start of such a call may grow the arena
  *          (node.h), and the copy takes time. A program that names places of its own (request_place and
  *          reply_place of struct remo_rpc_op) spares blocks and copies.
- *          A read or a long write waits, so a SHORT handler takes no large request (-EMSGSIZE, fate
- *          NOT_SENT), and sends no large reply. It may defer; another thread or a LONG handler then sends
- *          the large reply. Posts and forwards are never large.
+ *          Reading a large request and writing a large reply wait. So a SHORT handler accepts no large
+ *          request (-EMSGSIZE, fate NOT_SENT), and sends no large reply. It may defer; another thread or a
+ *          LONG handler then sends the large reply. Posts and forwards are never large.
  *          Keep: while a call is late (see Failure), its server may still read the request and write the
- *          reply. So the block stays with the slot until the late reply has arrived. If a node fails that
- *          had the request, the block is never used again: the failed node may still run. Places that the
- *          program has named follow the same rule, and remo_rpc_settle waits for it.
+ *          reply. So the block stays with the slot until the late reply has arrived. If a node that had the
+ *          request fails, the library never uses the block again: the failed node may still run. Places that
+ *          the program has named follow the same rule, and remo_rpc_settle waits for it.
  *          The blocks of calls in flight and of late calls have REMO_RPC_BLOCKS_BYTES_MAX bytes in total;
  *          further calls that need a block return -ENOBUFS.
  * Layout:  request = 32 bytes and its data, at a multiple of 64 bytes; 24 bytes more if the call has a place.
  *          Reply = 24 bytes and its data; 32 bytes if the data is in a place. A block has 64 bytes or a
- *          greater power of two. It stays reserved for later large calls, until the node closes.
+ *          greater power of two. A free block stays reserved for later large calls until other calls need its
+ *          memory.
  *          The first service of a node opens the channel "remo-rpc", which stays open until the node
  *          closes. It takes 69 KiB of the node's arena per node of the job, and 4.2 MiB once, with the spare
  *          slots; and 9 KiB of private memory per node of the job. The first LONG handler of a node reserves
@@ -424,6 +425,7 @@ struct remo_rpc_deferred {
  *               more than REMO_RPC_BYTES_MAX; nothing was sent
  *   -EINVAL     an argument is NULL, or the request is a post
  *   -EHOSTDOWN  the caller's node has failed or left
+ *   -EFAULT     the caller has named a place outside its network memory; the request still needs its reply
  *   others      never on shm: no memory to queue the reply, or a fence has failed (see Cost). Nothing
  *               was sent, and the request still needs its reply */
 REMO_API int remo_rpc_reply(const struct remo_rpc_request *request, int status, const void *data,

@@ -69,11 +69,11 @@
  *          key: present items and absent keys, whatever their owner. The item stays locked until
  *          remo_tx_commit, remo_tx_abort, remo_tx_wait or remo_tx_close, or until the node of the transaction
  *          fails: a lock has no time limit. So a `body` must not wait for other transactions, or pause for
- *          long. In such a space no function waits for a lock: if the owner finds the item locked,
- *          remo_tx_read and the functions that change a key return -EAGAIN at once, and the transaction can
- *          only abort. So transactions do not deadlock. But a lookup of structure.h waits for
- *          locks, also for those of its own thread. From its first lock to its end, a transaction counts as
- *          one of the 32 commits.
+ *          long. In such a space no function waits for a lock. If the owner finds the item locked,
+ *          remo_tx_read and the functions that change a key return -EAGAIN at once. The transaction can then
+ *          only abort. So transactions do not deadlock. But a lookup of structure.h waits for locks, also for
+ *          those of its own thread. From its first lock to its end, a transaction counts as one of the 32
+ *          commits.
  *          Which to choose: late locks are the default. They take fewer messages and less time: reads need no
  *          call, and all keys of one owner are committed by one call. In `remo bench smallbank` and `tatp`
  *          early locks make 0.57 to 0.90 times as many transactions, and 0.3 to 0.65 times as many if most
@@ -168,7 +168,9 @@ REMO_API int remo_tx_space_open(struct remo_channel *parent, const char *name,
 /* Close the space, after its transaction objects; not in a handler or a `done` function (rpc.h). NULL has
  * no effect. Waits until the calls of peers that run here have returned, until the owners of items have
  * the outcome of the transactions of this node, and until this node has the outcome of the transactions that
- * it has prepared. If an owner has failed during a commit, waits until all nodes have detected this. */
+ * it has prepared. With early locks of peers, also waits until their transactions that have locked items here
+ * have ended; such a lock has no time limit. If an owner has failed during a commit, waits until all nodes
+ * have detected this. */
 REMO_API void remo_tx_space_close(struct remo_tx_space *space);
 /* Return the channel of the space, for remo_channel_wait; NULL if `space` is NULL. */
 REMO_API struct remo_channel *remo_tx_space_channel(struct remo_tx_space *space);

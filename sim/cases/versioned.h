@@ -13,7 +13,7 @@
 #include "sim/case.h"
 
 #define OWNER 0u
-#define VALUE_BYTES 152u /* of an object, at most: with the header of the extent, three cache lines */
+#define VALUE_BYTES 152u /* of an object, at most: three cache lines */
 #define OBJECTS_MAX 3u
 #define RANGES_MAX 3u  /* of a commit */
 #define ENTRIES_MAX 8u /* of a plan */

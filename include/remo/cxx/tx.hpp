@@ -272,7 +272,7 @@ class transaction : public detail::handle<remo_tx, remo_tx_close> {
         std::optional<std::size_t> size = read_for_update(structure, key, bytes(value.data), errors);
         return size ? std::optional(std::string(value.data, *size)) : std::nullopt;
     }
-    /* As above, as an object: io_error if the value has another size. */
+    /* As the first `read`, as an object: io_error if the value has another size. */
     template <class T> std::optional<T> read(structure_ref structure, const_bytes key, on_error errors = {}) {
         static_assert(std::is_trivially_copyable_v<T>);
         detail::item_value value;

@@ -30,17 +30,27 @@ static void push(struct remo__rpc_transport *transport, struct remo__rpc_block *
     transport->free_blocks[block->class] = block;
 }
 
-/* Give free blocks back to the arena until there is room for another block. */
-static bool make_room(struct remo__rpc_transport *transport, uint32_t class) {
+/* Give free blocks back to the arena until all blocks have at most `bytes` bytes. */
+static void trim(struct remo__rpc_transport *transport, uint64_t bytes) {
     struct remo__rpc_block *block;
-    for (uint32_t other = 0; other < REMO__RPC_BLOCK_CLASSES; other++)
-        while (transport->blocks_bytes + bytes_of(class) > REMO__RPC_BLOCKS_BYTES_MAX
-               && (block = pop(transport, other)) != NULL) {
-            transport->blocks_bytes -= bytes_of(other);
-            remo__arena_free(transport->node->arena, block->offset, bytes_of(other));
+    for (uint32_t class = 0; class < REMO__RPC_BLOCK_CLASSES; class ++)
+        while (transport->blocks_bytes > bytes && (block = pop(transport, class)) != NULL) {
+            transport->blocks_bytes -= bytes_of(class);
+            remo__arena_free(transport->node->arena, block->offset, bytes_of(class));
             free(block);
         }
+}
+
+/* Return whether there is room for another block, after free blocks were given back for it. */
+static bool make_room(struct remo__rpc_transport *transport, uint32_t class) {
+    trim(transport, REMO__RPC_BLOCKS_BYTES_MAX - bytes_of(class));
     return transport->blocks_bytes + bytes_of(class) <= REMO__RPC_BLOCKS_BYTES_MAX;
+}
+
+static void trim_all(struct remo__rpc_transport *transport) {
+    remo__rpc_lock(transport, &transport->blocks_mutex);
+    trim(transport, 0);
+    remo__rpc_unlock(transport, &transport->blocks_mutex);
 }
 
 /* ---- blocks ---- */
@@ -84,6 +94,10 @@ int remo__rpc_block_take(struct remo__rpc_transport *transport, uint64_t bytes,
     if (rc != 0 || *ret_block)
         return rc;
     rc = allocate(transport, class, ret_block);
+    if (rc == -ENOSPC || rc == -ENOMEM) { /* free blocks of other classes may have taken the arena */
+        trim_all(transport);
+        rc = allocate(transport, class, ret_block);
+    }
     if (rc == 0)
         return 0;
     remo__rpc_lock(transport, &transport->blocks_mutex);

@@ -25,6 +25,9 @@ static int report(const struct remo_rpc_op *call) {
         return remo__fail(status, "handler %u, called at node %u, replied with this error", number, node);
     switch (status) {
     case -EMSGSIZE:
+        if (call->fate == REMO_RPC_NOT_SENT && call->request_bytes > REMO__RPC_LARGE_MAX)
+            return remo__fail(status, "a request of %zu bytes is too long: the maximum is %u; divide it",
+                              call->request_bytes, REMO__RPC_LARGE_MAX);
         if (call->fate == REMO_RPC_NOT_SENT)
             return remo__fail(status,
                               "handler %u of node %u is SHORT, and takes at most %u bytes: the request has "
@@ -386,6 +389,20 @@ static int await_target(struct remo_rpc *rpc, struct remo__thread *thread, uint3
     return rc;
 }
 
+/* Set what a call without `done` uses: to clear the struct takes as long as to start the call. */
+static inline void set_call(struct remo_rpc_op *call, uint32_t node, uint32_t number, const void *request,
+                            size_t request_bytes, void *reply, size_t cap) {
+    call->node = node;
+    call->number = number;
+    call->request = request;
+    call->request_bytes = request_bytes;
+    call->reply = reply;
+    call->reply_cap = cap;
+    call->request_place.word = call->reply_place.word = 0;
+    call->done = NULL;
+    call->own.block = NULL;
+}
+
 int remo_rpc_call(struct remo_rpc *rpc, uint32_t node, uint32_t number, const void *request,
                   size_t request_bytes, void *reply, size_t cap, size_t *ret_reply_bytes,
                   uint64_t timeout_ns) {
@@ -408,12 +425,8 @@ int remo_rpc_call(struct remo_rpc *rpc, uint32_t node, uint32_t number, const vo
     }
     if (remo__unlikely(rc != 0))
         return rc;
-    struct remo_rpc_op call = {.node = node,
-                               .number = number,
-                               .request = request,
-                               .request_bytes = request_bytes,
-                               .reply = reply,
-                               .reply_cap = cap};
+    struct remo_rpc_op call;
+    set_call(&call, node, number, request, request_bytes, reply, cap);
     call.own.deadline_ns = deadline_ns;
     call.own.wake = REMO__RPC_WAKE_WAITS;
     rc = start_call(rpc, thread, &call);

@@ -181,6 +181,8 @@ int remo__rpc_large_write(const struct remo__rpc_transport *transport, const str
     struct remo__ref ref;
     uint32_t node = remo_addr_node((struct remo_addr){place});
     int rc = find_place(transport, rpc, place, bytes, &ref);
+    if (rc != 0 && (rc == -ESTALE || remo__rpc_has_departed(transport, node)))
+        return remo__fail(-EHOSTDOWN, "cannot reply to node %u: it has failed or left", node);
     if (rc != 0)
         return rc;
     for (uint32_t i = 0; i < TRIES; i++) {

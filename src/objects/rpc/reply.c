@@ -254,6 +254,18 @@ static int send_note(struct remo__rpc_turn *turn, uint32_t node) {
     return remo__write(ref, &note, sizeof note, REMO__WRITE_NOTIFY, NULL);
 }
 
+/* The place of the reply goes along. Returns as remo__rpc_send_message. */
+static __attribute__((noinline)) int forward_with_places(const struct remo__rpc_turn *turn, uint32_t node,
+                                                         struct remo__rpc_words words, const void *data,
+                                                         size_t bytes) {
+    uint64_t image[REMO__RPC_RECORD_MAX / sizeof(uint64_t)];
+    const struct remo__rpc_places places = {.reply = turn->places->reply,
+                                            .request_bytes = (uint32_t)bytes,
+                                            .reply_bytes = turn->places->reply_bytes};
+    remo__rpc_large_compose(&places, data, image);
+    return remo__rpc_send_message(turn->thread, turn->rpc, node, words, image, true);
+}
+
 int remo_rpc_forward(const struct remo_rpc_request *request, uint32_t node, uint32_t number, const void *data,
                      size_t bytes) {
     struct remo__rpc_turn *turn = NULL;
@@ -267,16 +279,7 @@ int remo_rpc_forward(const struct remo_rpc_request *request, uint32_t node, uint
         return remo__fail(-ELOOP, "a request cannot be forwarded to a depth of %u: the maximum is %u", depth,
                           REMO_RPC_DEPTH_MAX);
     uint32_t flags = remo__rpc_flags(turn->words.head);
-    uint64_t image[REMO__RPC_RECORD_MAX / sizeof(uint64_t)];
-    size_t record_bytes = bytes;
-    if (turn->places) { /* the place of the reply goes along */
-        const struct remo__rpc_places places = {.reply = turn->places->reply,
-                                                .request_bytes = (uint32_t)bytes,
-                                                .reply_bytes = turn->places->reply_bytes};
-        remo__rpc_large_compose(&places, data, image);
-        record_bytes += sizeof places;
-        data = image;
-    }
+    size_t record_bytes = bytes + (turn->places ? sizeof *turn->places : 0);
     struct remo__rpc_words words = {
         .head = remo__rpc_head_make(record_bytes, number, depth, hops + 1, flags),
         .call = turn->words.call,
@@ -289,7 +292,9 @@ int remo_rpc_forward(const struct remo_rpc_request *request, uint32_t node, uint
     turn->words.head = remo__rpc_head_make(remo__rpc_bytes(turn->words.head),
                                            remo__rpc_number(turn->words.head), turn->depth, hops + 1, flags);
     remo__rpc_count(&turn->counts->forwarded); /* first: the reply may precede the next line */
-    rc = remo__rpc_send_message(turn->thread, turn->rpc, node, words, data, true);
+    rc = remo__unlikely(turn->places != NULL)
+             ? forward_with_places(turn, node, words, data, bytes)
+             : remo__rpc_send_message(turn->thread, turn->rpc, node, words, data, true);
     turn->is_replied = rc >= 0;
     if (rc < 0)
         remo__count(&turn->counts->forwarded, UINT64_MAX);

@@ -200,13 +200,12 @@ static void reclaim(struct remo__rpc_transport *transport, uint32_t slot, uint64
     if (remo__rpc_slot_probe(transport, slot, image, &reply)) {
         uint32_t hops = reply.head >> 16 & 0xf, count = count_notes(transport, slot, hops);
         is_complete = count == hops;
+        remo__rpc_slot_release(transport, slot); /* the reply proves that no node uses its places */
     }
     if (is_complete || is_orphaned) {
         atomic_fetch_sub(retired_of(transport, slot), 1);
         atomic_fetch_sub(&transport->retired_count, 1);
     }
-    if (is_complete)
-        remo__rpc_slot_release(transport, slot);
     if (is_complete)
         push(transport, slot);
     else if (is_orphaned)

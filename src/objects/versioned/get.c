@@ -371,7 +371,8 @@ static int check_state(struct remo__versioned_get *get) {
     return rc;
 }
 
-/* Return whether a copy over the network lacks a part of the base: what this node knew was out of date. */
+/* Return whether a copy over the network lacks words of the base, because the noted used part is out of date.
+ * */
 static bool lacks_base(const struct remo__versioned_get *get) {
     const struct remo__versioned_header *header = &get->buffer->image.header;
     return !remo__versioned_is_in_order(get) && header->used > get->copied
@@ -379,7 +380,7 @@ static bool lacks_base(const struct remo__versioned_get *get) {
            && remo__versioned_generation(header->head) == remo__versioned_generation(get->location);
 }
 
-/* Judge the copy. Over the network, what was not copied of a valid base are zeros. */
+/* Judge the copy. Over a network, the words of a valid base that were not copied are zero. */
 static enum remo__versioned_verdict judge(struct remo__versioned_get *get) {
     bool has_seals = !remo__versioned_is_in_order(get);
     enum remo__versioned_verdict verdict =

@@ -85,7 +85,7 @@ static inline uint64_t *remo__versioned_base(const struct remo__versioned_shape 
     return image->records + shape->log_words;
 }
 
-/* Set the base of a copy to zero behind the words that the header counts, which were not sealed. */
+/* Clear the words of a copied base after those that the header counts: the seal does not cover them. */
 static inline void remo__versioned_fill(const struct remo__versioned_shape *shape,
                                         struct remo__versioned_image *image) {
     memset(remo__versioned_base(shape, image) + image->header.used, 0,

@@ -276,9 +276,9 @@ struct tree_sizes remo__tree_sizes_join(const struct tree_sizes *a, const struct
 struct tree_sizes remo__tree_node_sizes(const void *node, uint32_t bytes);
 /* Return the bytes that these entries need in a packed leaf, for the index and the run. */
 uint32_t remo__tree_sizes_packed(const struct tree_sizes *sizes);
-/* Return whether a leaf that has `room` bytes for the index and the run has room for these entries. A compact
- * leaf has room only for so many entries that it can be split if an entry of another size is inserted: then a
- * half of them, mixed, fits with this entry. */
+/* Return whether a leaf that has `room` bytes for the index and the run has room for these entries. The
+ * number of compact entries is limited, so that the leaf can be split when an entry of another size arrives:
+ * half of the entries, in the mixed form, and this entry fit into a node. */
 bool remo__tree_sizes_fit(const struct tree_sizes *sizes, uint32_t bytes, uint32_t room);
 /* Return the bytes that are free in a packed node with these entries. */
 uint32_t remo__tree_node_free(const void *node, uint32_t bytes);

@@ -28,7 +28,11 @@
 #include "channel/remote.h"
 #include "systems/tree/node.h"
 
+#ifdef REMO_SIM_SMALL
+#define TREE_FROZEN_PAUSE_NS (100 * REMO__NS_PER_US) /* fewer steps while the scan's node has failed */
+#else
 #define TREE_FROZEN_PAUSE_NS (20 * REMO__NS_PER_US) /* before a delayed change is tried again */
+#endif
 #define TREE_FREEZE_NS_MAX (100 * REMO__NS_PER_MS)
 #define TREE_ROOT 0u           /* the index of the root */
 #define TREE_CHANGED_RANGES 8u /* of one node in an overlay; with more, the complete node is committed */

@@ -192,19 +192,22 @@ static int make_others(struct remo_tx *tx, struct remo__tx_commit *commit) {
     return 0;
 }
 
-/* Such an owner gets no message. */
+/* An owner that is not connected any more gets no message. One that has connected since gets FINISH: it may
+ * have locked an item. */
 int remo__tx_check_owners(struct remo__tx_commit *commit) {
     const struct remo__tx_participant *lost = NULL;
     for (uint32_t i = 1; i < commit->count; i++) {
         struct remo__tx_participant *owner = &commit->participants[i];
-        owner->is_informed = atomic_load(&commit->space->peers[owner->node].losses) != owner->losses;
-        lost = owner->is_informed ? owner : lost;
+        if (atomic_load(&commit->space->peers[owner->node].losses) == owner->losses)
+            continue;
+        owner->is_informed = remo_channel_peer(commit->space->channel, owner->node) != REMO_CHANNEL_CONNECTED;
+        lost = owner;
     }
-    return lost ? remo__fail(
-               -EHOSTDOWN,
-               "node %u has failed or closed %s, so its locks are lost: nothing has changed; run "
-               "the transaction again",
-               lost->node, remo_channel_name(commit->space->channel))
+    return lost ? remo__fail(-EHOSTDOWN,
+                             "node %u has failed or closed %s, so locks of this transaction are lost: "
+                             "nothing has changed; run "
+                             "the transaction again",
+                             lost->node, remo_channel_name(commit->space->channel))
                 : 0;
 }
 

@@ -16,19 +16,21 @@ static size_t prefix_bytes(const struct remo__tx_prepare *header, size_t bytes) 
     return is_valid ? prefix : 0;
 }
 
-/* Return whether the coordinator and the owners are participants of the space, the coordinator is not among
- * the owners, and this node is: its place is *ret_place, unless it is the coordinator. A node that is no
- * participant is never cut off, so the record would never end. */
+/* Return whether the coordinator and the owners are different participants of the space, and this node is
+ * one of them. *ret_place: its place among the owners. A node that is no participant is never cut off, so the
+ * record would never end. */
 static bool are_participants(const struct remo_tx_space *space, uint32_t coordinator, const char *ranks,
                              uint32_t count, uint32_t *ret_place) {
     const struct remo_nodeset *participants = remo_channel_participants(space->channel);
+    struct remo_nodeset others = *participants; /* that no rank has named yet */
     uint32_t own = coordinator == space->node->rank;
     *ret_place = 0;
     for (uint32_t i = 0; i < count; i++) {
         uint16_t owner;
         memcpy(&owner, ranks + i * sizeof owner, sizeof owner);
-        if (owner == coordinator || !remo_nodeset_has(participants, owner))
+        if (owner == coordinator || !remo_nodeset_has(&others, owner))
             return false;
+        remo_nodeset_remove(&others, owner);
         own += owner == space->node->rank;
         *ret_place = owner == space->node->rank ? i : *ret_place;
     }
