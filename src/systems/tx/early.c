@@ -205,8 +205,7 @@ int remo__tx_check_owners(struct remo__tx_commit *commit) {
     }
     return lost ? remo__fail(-EHOSTDOWN,
                              "node %u has failed or closed %s, so the transaction's locks are lost: "
-                             "nothing has changed; run "
-                             "the transaction again",
+                             "nothing has changed; run the transaction again",
                              lost->node, remo_channel_name(commit->space->channel))
                 : 0;
 }
