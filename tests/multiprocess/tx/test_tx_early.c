@@ -467,7 +467,6 @@ static int owner_fails(struct remo_node *node, void *ctx) {
     CHECK_OK(cluster_meet());
     if (place.rank == 0) {
         enum remo_tx_fate fate;
-        /* the sentence depends on whether the space has been notified of the cut-off already */
         CHECK_CODE(remo_tx_commit(place.tx), -EHOSTDOWN);
         CHECK_OK(remo_tx_settle(place.tx, 0, &fate));
         CHECK_EQUAL(fate, REMO_TX_NOT_COMMITTED);
