@@ -1,4 +1,4 @@
-/* rpc_large_blocks.c - the blocks of large calls: a block is used again when no node uses it any more, and not
+/* rpc_large_blocks.c - the blocks of large calls: a block is used again when no node uses it any more, not
  * earlier; free blocks leave room for others. And reads of requests that fail. */
 #include "sim/cases/rpc_large.h"
 
