@@ -1,12 +1,19 @@
-/* rpc_slot.c - unit tests of the slots for replies: each depth has its own, also after slots were lost, and
- * no two calls in a slot have the same serial. */
+/* rpc_slot.c - unit tests of the slots for replies: each depth has its own, also after slots were lost; no
+ * two calls in a slot have the same serial; a slot and its block are free again after the late reply. */
 #include <stdlib.h>
 
 #include "unit.h"
 
 #include "objects/rpc/rpc.h"
 
-static struct remo_node node;
+#define NODES 3u
+
+static struct remo__peer peers[NODES];
+static struct remo_node node = {.size = NODES, .peers = peers};
+static struct remo__channel_peer pairs[NODES];
+static struct remo_channel channel = {.node = &node, .slot = 1, .peers = pairs};
+static struct remo__memory memory;
+static struct remo__rpc_peer rings[NODES];
 static struct remo__rpc_transport *transport;
 
 static int open_slots(void **state) {
@@ -15,14 +22,26 @@ static int open_slots(void **state) {
     if (!transport)
         return -1;
     memset(transport, 0, sizeof *transport);
+    memset(rings, 0, sizeof rings);
+    for (uint32_t i = 0; i < NODES; i++) {
+        atomic_store(&peers[i].state, REMO_PEER_UP);
+        atomic_store(&pairs[i].state, REMO_CHANNEL_CONNECTED);
+    }
     transport->node = &node;
-    transport->size = 1;
+    transport->channel = &channel;
+    transport->peers = rings;
+    transport->mapped = true;
+    transport->size = NODES;
+    transport->slots = &memory;
+    memory.own = calloc(REMO__RPC_SLOTS_TOTAL, REMO__RPC_SLOT_BYTES);
     remo__rpc_slots_init(transport);
-    return 0;
+    return memory.own ? 0 : -1;
 }
 
 static int close_slots(void **state) {
     (void)state;
+    remo__rpc_blocks_free(transport);
+    free(memory.own);
     free(transport);
     return 0;
 }
@@ -82,11 +101,116 @@ static void test_serials(void **state) {
     assert_int_equal(serial, 1);
 }
 
+/* ---- late replies ---- */
+
+/* A call to node 1 with a block has timed out. */
+struct late {
+    uint32_t slot, serial;
+    struct remo__rpc_block *block;
+};
+
+static struct late make_late(void) {
+    struct late late = {.block = calloc(1, sizeof *late.block)};
+    assert_non_null(late.block);
+    late.slot = remo__rpc_slot_take(transport, 1, 1, &late.serial);
+    assert_int_not_equal(late.slot, REMO__RPC_NO_SLOT);
+    transport->blocks_bytes = REMO__RPC_BLOCK_BYTES_MIN;
+    transport->slot[late.slot].block = late.block;
+    remo__rpc_slot_abandon(transport, late.slot, false);
+    remo__rpc_slots_reclaim(transport);
+    assert_int_equal(transport->slot[late.slot].state, REMO__RPC_SLOT_RETIRED);
+    assert_ptr_equal(transport->slot[late.slot].block, late.block);
+    assert_int_equal(transport->retired_count, 1);
+    return late;
+}
+
+/* The reply to the call arrives, which was forwarded `hops` times. */
+static void reply(const struct late *late, uint32_t hops) {
+    const uint64_t head = remo__rpc_reply_head(0, hops, REMO__RPC_REPLIED, 1, late->serial);
+    memcpy(remo__rpc_slot_memory(transport, late->slot) + REMO__RPC_NOTES, &head, sizeof head);
+    remo__rpc_slots_reclaim(transport);
+}
+
+/* The note arrives that node 1 has forwarded the call to node 2. */
+static void note(const struct late *late) {
+    const uint64_t word = (uint64_t)late->serial << 32 | 2;
+    memcpy(remo__rpc_slot_memory(transport, late->slot), &word, sizeof word);
+    remo__rpc_slots_reclaim(transport);
+}
+
+static void check_is_free(const struct late *late) {
+    assert_null(transport->slot[late->slot].block);
+    assert_ptr_equal(transport->free_blocks[0], late->block);
+    assert_int_equal(transport->blocks_bytes, REMO__RPC_BLOCK_BYTES_MIN);
+}
+
+static void test_late(void **state) {
+    (void)state;
+    const struct late late = make_late();
+    reply(&late, 0);
+    check_is_free(&late);
+    assert_int_equal(transport->slot[late.slot].state, REMO__RPC_SLOT_FREE);
+    assert_int_equal(transport->retired_count, 0);
+    assert_int_equal(take_all(1, false), slots_of(1));
+}
+
+/* The reply proves that no node uses the block any more. A note may still be written into the slot. */
+static void test_late_note(void **state) {
+    (void)state;
+    const struct late late = make_late();
+    reply(&late, 1);
+    check_is_free(&late);
+    assert_int_equal(transport->slot[late.slot].state, REMO__RPC_SLOT_RETIRED);
+    note(&late);
+    check_is_free(&late);
+    assert_int_equal(transport->slot[late.slot].state, REMO__RPC_SLOT_FREE);
+    assert_int_equal(take_all(1, false), slots_of(1));
+}
+
+/* After the reply, a node that owes a note fails: the slot is lost, the block is not. */
+static void test_late_failure(void **state) {
+    (void)state;
+    const struct late late = make_late();
+    reply(&late, 1);
+    atomic_store(&pairs[1].state, REMO_CHANNEL_DOWN);
+    remo__rpc_slots_reclaim(transport);
+    check_is_free(&late);
+    assert_int_equal(transport->slot[late.slot].state, REMO__RPC_SLOT_LOST);
+    assert_int_equal(transport->retired_count, 0);
+}
+
+/* Reply and failure are found together. */
+static void test_late_both(void **state) {
+    (void)state;
+    const struct late late = make_late();
+    atomic_store(&pairs[1].state, REMO_CHANNEL_DOWN);
+    reply(&late, 1);
+    check_is_free(&late);
+    assert_int_equal(transport->slot[late.slot].state, REMO__RPC_SLOT_LOST);
+}
+
+/* A node fails that has the request: slot and block are lost. */
+static void test_late_lost(void **state) {
+    (void)state;
+    const struct late late = make_late();
+    atomic_store(&pairs[1].state, REMO_CHANNEL_DOWN);
+    remo__rpc_slots_reclaim(transport);
+    assert_null(transport->slot[late.slot].block);
+    assert_null(transport->free_blocks[0]);
+    assert_int_equal(transport->blocks_bytes, 0);
+    assert_int_equal(transport->slot[late.slot].state, REMO__RPC_SLOT_LOST);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_depths, open_slots, close_slots),
         cmocka_unit_test_setup_teardown(test_lost, open_slots, close_slots),
         cmocka_unit_test_setup_teardown(test_serials, open_slots, close_slots),
+        cmocka_unit_test_setup_teardown(test_late, open_slots, close_slots),
+        cmocka_unit_test_setup_teardown(test_late_note, open_slots, close_slots),
+        cmocka_unit_test_setup_teardown(test_late_failure, open_slots, close_slots),
+        cmocka_unit_test_setup_teardown(test_late_both, open_slots, close_slots),
+        cmocka_unit_test_setup_teardown(test_late_lost, open_slots, close_slots),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -149,10 +149,10 @@ static int check_started(const struct remo_rpc_op *call) {
 /* Return 0 if this thread, *ret_thread, may wait for the call. */
 static int check_wait(const struct remo_rpc_op *call, struct remo__thread **ret_thread) {
     int rc = check_started(call);
+    if (rc == 0 && call->done)
+        rc = remo__fail(-EINVAL, "cannot wait for a call with `done`: the function is called at its end");
     if (rc != 0)
         return rc;
-    if (call->done)
-        return remo__fail(-EINVAL, "cannot wait for a call with `done`: the function is called at its end");
     *ret_thread = remo__thread(call->own.rpc->node);
     if (!*ret_thread)
         return remo__last_code();

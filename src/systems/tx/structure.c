@@ -180,15 +180,13 @@ static int check_key(const struct remo_structure *structure, const void *key, si
 
 static int find_owner(const struct remo_structure *structure, const struct remo_structure_key *key,
                       uint32_t *ret_owner) {
-    uint32_t owner = structure->type->owner(structure->ctx, key);
-    if (owner >= structure->node->size
-        || !remo_nodeset_has(remo_channel_participants(structure->share->channel), owner))
-        return remo__fail(-EINVAL,
-                          "cannot use %s: its function `owner` returned node %u, which is no "
-                          "participant",
-                          remo_channel_name(structure->share->channel), owner);
-    *ret_owner = owner;
-    return 0;
+    *ret_owner = structure->type->owner(structure->ctx, key);
+    if (*ret_owner < structure->node->size
+        && remo_nodeset_has(remo_channel_participants(structure->share->channel), *ret_owner))
+        return 0;
+    return remo__fail(-EINVAL,
+                      "cannot use %s: its function `owner` returned node %u, which is no participant",
+                      remo_channel_name(structure->share->channel), *ret_owner);
 }
 
 int remo__structure_key(const struct remo_structure *structure, const void *key, size_t key_bytes,

@@ -1,5 +1,5 @@
 /* test_rpc_large.c - large requests and replies between real nodes: every size, many at the same time, places
- * that the program names, costs, late replies, servers that are killed, and wrong arguments. */
+ * that the program names, costs, late replies, nodes that are killed or restart, and wrong arguments. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "../../support/cluster.h"
+#include "../../support/job.h"
 
 #define NODES_MAX 4u
 #define LONG_TIME (100 * SECOND)
@@ -492,6 +493,90 @@ static int caller_killed(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* ---- a caller that restarts ---- */
+
+struct restart {
+    struct remo_node *node;
+    int code; /* of the reply; 0: not yet */
+    char sentence[128];
+    _Atomic uint32_t is_running, is_open, has_ended;
+};
+
+/* LONG: reply when the caller has joined again. */
+static int reply_after_restart(void *ctx, const struct remo_rpc_request *request) {
+    static const char data[300000];
+    struct restart *restart = ctx;
+    atomic_store(&restart->is_running, 1);
+    while (!atomic_load(&restart->is_open))
+        (void)remo_task_sleep(restart->node, SECOND / 1000);
+    restart->code = remo_rpc_reply(request, 5, data, sizeof data);
+    (void)snprintf(restart->sentence, sizeof restart->sentence, "%s", remo_last_error());
+    atomic_store(&restart->has_ended, 1);
+    return 0;
+}
+
+static int open_restart(struct remo_node *node, struct restart *restart, struct remo_rpc **ret_rpc) {
+    const struct remo_rpc_handler handler = {
+        .number = GATE, .run = reply_after_restart, .ctx = restart, .kind = REMO_RPC_LONG};
+    const struct remo_rpc_options options = {.handlers = &handler, .handler_count = 1};
+    CHECK_OK(remo_rpc_open(remo_node_root(node), "restart", &options, ret_rpc));
+    return 0;
+}
+
+/* Let node 1 call node 0, leave, and join with the next incarnation. */
+static int call_and_restart(struct job_node *nodes, struct restart *restart, struct remo_rpc *rpc) {
+    static char reply[300000];
+    char request = 1;
+    struct remo_rpc_op op = {.node = 0,
+                             .number = GATE,
+                             .request = &request,
+                             .request_bytes = 1,
+                             .reply = reply,
+                             .reply_cap = sizeof reply,
+                             .timeout_ns = LONG_TIME};
+    CHECK_OK(remo_rpc_start(rpc, &op));
+    while (!atomic_load(&restart->is_running))
+        CHECK_OK(remo_rpc_serve(rpc, SECOND / 1000));
+    remo_rpc_cancel(&op);
+    remo_rpc_close(rpc);
+    remo_node_close(nodes[1].node);
+    while (remo_node_peer(nodes[0].node, 1) == REMO_PEER_UP)
+        cluster_sleep_ms(1);
+    setenv("REMO_INCARNATION", "1", 1);
+    CHECK_OK(job_open_all(&nodes[1], 1));
+    unsetenv("REMO_INCARNATION");
+    while (remo_node_peer(nodes[0].node, 1) != REMO_PEER_UP)
+        cluster_sleep_ms(1);
+    return 0;
+}
+
+/* The place of a large reply is in the memory of an earlier incarnation. */
+static int caller_restarted(struct remo_node *node, void *ctx) {
+    struct job_node nodes[2] = {{0}};
+    struct remo_rpc *rpcs[2];
+    struct restart restart = {0};
+    struct job job;
+    (void)ctx;
+    CHECK_OK(job_make(&job, 2));
+    for (uint32_t i = 0; i < 2; i++)
+        nodes[i] = (struct job_node){.job = &job, .rank = i, .fabric = remo_node_fabric(node)};
+    CHECK_OK(job_open_all(nodes, 2));
+    restart.node = nodes[0].node;
+    for (uint32_t i = 0; i < 2; i++)
+        CHECK(open_restart(nodes[i].node, &restart, &rpcs[i]) == 0);
+    CHECK_OK(remo_channel_wait(remo_rpc_channel(rpcs[1]), LONG_TIME));
+    CHECK(call_and_restart(nodes, &restart, rpcs[1]) == 0);
+    atomic_store(&restart.is_open, 1);
+    while (!atomic_load(&restart.has_ended))
+        cluster_sleep_ms(1);
+    CHECK_CODE(restart.code, -EHOSTDOWN);
+    CHECK(strstr(restart.sentence, "cannot reply to node 1") != NULL);
+    remo_rpc_close(rpcs[0]);
+    job_close_all(nodes, 2);
+    job_remove(&job);
+    return 0;
+}
+
 /* ---- deferred, forwarded, with `done` ---- */
 
 static int answer_later(struct site *site) {
@@ -599,6 +684,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(killed, 3),
         CLUSTER_TEST(ways, 3),
         CLUSTER_TEST(caller_killed, 3),
+        CLUSTER_TEST(caller_restarted, 1),
         CLUSTER_TEST(wrong, 2),
         CLUSTER_TEST_NAMED("parallel_threads", parallel, 2, .as_threads = 1),
         {0}};
