@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BASE_BYTES 512u /* prefetched for most visitors */
+#define BASE_BYTES 256u /* prefetched for most visitors */
 #define RECORDS_BYTES 384u
 #define PREFETCHED_BYTES_MAX 2048u
 #define USED_BITS 18u              /* a base has up to 2^17 words */
@@ -143,7 +143,7 @@ static int find_place(struct remo__versioned_get *get) {
 
 static void prefetch_lines(const char *place, uint64_t bytes) {
     for (uint64_t at = 0; at < bytes; at += REMO__CACHE_LINE)
-        __builtin_prefetch(place + at);
+        remo__mapped_prefetch(place + at);
 }
 
 /* Prefetch the first lines of the records and of the base. */
