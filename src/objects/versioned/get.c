@@ -407,9 +407,24 @@ int remo__versioned_get_use_copy(struct remo__versioned_get *get) {
 
 /* ---- begin and end ---- */
 
+/* Set the members that are read before they are written: to clear all of them takes longer. */
+static void clear(struct remo__versioned_get *get) {
+    get->location = 0;
+    get->object = 0;
+    get->copied = 0;
+    get->prepare = NULL;
+    get->version = 0;
+    get->is_done = get->wants_newest = get->is_fresh = get->is_older = get->is_ready = get->is_short = false;
+    get->buffer = NULL;
+    get->stats = NULL;
+    get->ack = (struct remo_ack)REMO_ACK_INIT;
+}
+
 int remo__versioned_begin(struct remo_versioned *versioned, uint32_t owner,
                           struct remo__versioned_get *ret_get) {
-    *ret_get = (struct remo__versioned_get){.versioned = versioned, .owner = owner, .ack = REMO_ACK_INIT};
+    ret_get->versioned = versioned;
+    ret_get->owner = owner;
+    clear(ret_get);
     if (owner >= versioned->region->nodes || !remo_nodeset_has(&versioned->owners, owner))
         return remo__fail(-EINVAL, "cannot read from node %u: it is not an owner of %s", owner,
                           remo_channel_name(versioned->region->channel));
