@@ -204,6 +204,14 @@ REMO__MAPPED_INLINE void remo__mapped_prefetch_write(const char *place) {
 #endif
 }
 
+/* Get the line at `place` for reading, without waiting for it: a hint. `place` need not be mapped. GCC treats
+ * a function that only prefetches as one without effect, and removes its calls; the statement prevents
+ * this. */
+REMO__MAPPED_INLINE void remo__mapped_prefetch(const char *place) {
+    __builtin_prefetch(place);
+    __asm__ volatile("");
+}
+
 /* Read from a peer's memory. The buffers must not overlap. */
 REMO__MAPPED_INLINE void remo__mapped_copy_from(void *to, const void *from, size_t size_bytes) {
 #ifdef REMO_SIM

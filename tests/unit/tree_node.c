@@ -15,7 +15,7 @@
 #define CHANGES 150u
 #define SEEDS 1000u
 
-static unsigned char scratch[BYTES];
+static unsigned char scratch[TREE_NODE_BYTES_MAX];
 
 static struct tree_bytes text(const char *string) {
     return (struct tree_bytes){string, (uint32_t)strlen(string)};
@@ -277,18 +277,22 @@ static struct tree_bytes number_key(char *text_of, uint32_t number) {
 }
 
 /* Insert ascending keys until the packed node is full. Returns their number. */
-static uint32_t fill(unsigned char *node, const struct tree_bytes values[2]) {
+static uint32_t fill_bytes(unsigned char *node, uint32_t bytes, const struct tree_bytes values[2]) {
     struct tree_ranges ranges;
     char key[12];
-    remo__tree_node_init(node, BYTES, 0, text(""), NULL);
+    remo__tree_node_init(node, bytes, 0, text(""), NULL);
     for (uint32_t count = 0;; count++) {
-        if (remo__tree_node_insert(node, BYTES, number_key(key, count), values[count % 2], &ranges))
+        if (remo__tree_node_insert(node, bytes, number_key(key, count), values[count % 2], &ranges))
             continue;
         assert_int_equal(ranges.count, 0);
-        remo__tree_node_pack(node, BYTES, scratch);
-        if (!remo__tree_node_insert(node, BYTES, number_key(key, count), values[count % 2], &ranges))
+        remo__tree_node_pack(node, bytes, scratch);
+        if (!remo__tree_node_insert(node, bytes, number_key(key, count), values[count % 2], &ranges))
             return count;
     }
+}
+
+static uint32_t fill(unsigned char *node, const struct tree_bytes values[2]) {
+    return fill_bytes(node, BYTES, values);
 }
 
 /* Replace all values in place, and remove all entries. */
@@ -373,6 +377,40 @@ static void test_forms(void **state) {
     remo__tree_node_pack(node, BYTES, scratch);
     assert_true(is_compact(node));
     assert_int_equal(remo__tree_node_free(node, BYTES), free_bytes);
+}
+
+/* A full compact leaf of small entries is split above all keys, so that the left half stays nearly full. Then
+ * the largest entry of another size arrives in that half: both halves of its split have room. */
+static void split_twice(uint32_t bytes) {
+    static unsigned char node[TREE_NODE_BYTES_MAX], left[TREE_NODE_BYTES_MAX], right[TREE_NODE_BYTES_MAX];
+    static char large[TREE_NODE_BYTES_MAX / TREE_ENTRIES_MIN];
+    const struct tree_bytes values[2] = {text(""), text("")};
+    struct tree_ranges ranges;
+    char key[12];
+    uint32_t count = fill_bytes(node, bytes, values) - 1;
+    assert_true(header_of(node).used > remo__tree_node_room(node, bytes));
+    remo__tree_node_split(node, right, bytes, text("a"), scratch);
+    assert_int_equal(header_of(node).count, count);
+    for (uint32_t i = 0; i < count; i += 1 + count / 64) {
+        struct tree_bytes value = {large, bytes / TREE_ENTRIES_MIN - 5}, between = number_key(key, i);
+        key[4] = 'x';
+        between.bytes = 5;
+        memcpy(left, node, bytes);
+        assert_false(remo__tree_node_has_room(left, bytes, between.bytes, value.bytes));
+        remo__tree_node_split(left, right, bytes, between, scratch);
+        bool is_right = remo__tree_compare(remo__tree_node_low(right, bytes), between) <= 0;
+        unsigned char *half = is_right ? right : left;
+        assert_true(remo__tree_node_insert(half, bytes, between, value, &ranges));
+        remo__tree_node_pack(half, bytes, scratch);
+        assert_true(!is_compact(half) && remo__tree_node_is_whole(half, bytes));
+        assert_true(remo__tree_node_is_whole(is_right ? left : right, bytes));
+    }
+}
+
+static void test_split_twice(void **state) {
+    (void)state;
+    split_twice(BYTES);
+    split_twice(TREE_NODE_BYTES_MAX);
 }
 
 /* A full compact leaf of small entries can be split for the largest entry of another size, wherever the entry
@@ -498,11 +536,12 @@ static void test_inner(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_compare),         cmocka_unit_test(test_fences),
-        cmocka_unit_test(test_unused),          cmocka_unit_test(test_changes),
-        cmocka_unit_test(test_full_mixed),      cmocka_unit_test(test_full_compact),
-        cmocka_unit_test(test_forms),           cmocka_unit_test(test_split_compact),
-        cmocka_unit_test(test_damaged_compact), cmocka_unit_test(test_inner),
+        cmocka_unit_test(test_compare),     cmocka_unit_test(test_fences),
+        cmocka_unit_test(test_unused),      cmocka_unit_test(test_changes),
+        cmocka_unit_test(test_full_mixed),  cmocka_unit_test(test_full_compact),
+        cmocka_unit_test(test_forms),       cmocka_unit_test(test_split_compact),
+        cmocka_unit_test(test_split_twice), cmocka_unit_test(test_damaged_compact),
+        cmocka_unit_test(test_inner),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define BASE_BYTES 512u /* prefetched for most visitors */
+#define BASE_BYTES 256u /* prefetched for most visitors */
 #define RECORDS_BYTES 384u
 #define PREFETCHED_BYTES_MAX 2048u
 #define USED_BITS 18u              /* a base has up to 2^17 words */
@@ -143,7 +143,7 @@ static int find_place(struct remo__versioned_get *get) {
 
 static void prefetch_lines(const char *place, uint64_t bytes) {
     for (uint64_t at = 0; at < bytes; at += REMO__CACHE_LINE)
-        __builtin_prefetch(place + at);
+        remo__mapped_prefetch(place + at);
 }
 
 /* Prefetch the first lines of the records and of the base. */
@@ -407,9 +407,24 @@ int remo__versioned_get_use_copy(struct remo__versioned_get *get) {
 
 /* ---- begin and end ---- */
 
+/* Set the members that are read before they are written: to clear all of them takes longer. */
+static void clear(struct remo__versioned_get *get) {
+    get->location = 0;
+    get->object = 0;
+    get->copied = 0;
+    get->prepare = NULL;
+    get->version = 0;
+    get->is_done = get->wants_newest = get->is_fresh = get->is_older = get->is_ready = get->is_short = false;
+    get->buffer = NULL;
+    get->stats = NULL;
+    get->ack = (struct remo_ack)REMO_ACK_INIT;
+}
+
 int remo__versioned_begin(struct remo_versioned *versioned, uint32_t owner,
                           struct remo__versioned_get *ret_get) {
-    *ret_get = (struct remo__versioned_get){.versioned = versioned, .owner = owner, .ack = REMO_ACK_INIT};
+    ret_get->versioned = versioned;
+    ret_get->owner = owner;
+    clear(ret_get);
     if (owner >= versioned->region->nodes || !remo_nodeset_has(&versioned->owners, owner))
         return remo__fail(-EINVAL, "cannot read from node %u: it is not an owner of %s", owner,
                           remo_channel_name(versioned->region->channel));

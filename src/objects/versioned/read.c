@@ -180,7 +180,7 @@ void remo_versioned_view_copy(const struct remo_versioned_view *view, uint32_t o
 
 void remo_versioned_view_prefetch(const struct remo_versioned_view *view, uint32_t offset) {
     if (view->is_in_place)
-        __builtin_prefetch(view->base + remo__min(offset, view->shape->object_bytes));
+        remo__mapped_prefetch(view->base + remo__min(offset, view->shape->object_bytes));
 }
 
 uint64_t remo_versioned_view_version(const struct remo_versioned_view *view) {

@@ -184,6 +184,13 @@ static int next_page(struct remo_tree_cursor *cursor, bool is_left) {
 
 /* ---- steps ---- */
 
+/* Return whether the next entry of the page has a key that cannot be in the tree. */
+static bool has_long_key(const struct remo_tree_cursor *cursor) {
+    struct remo_tree_entry entry;
+    remo__tree_result_entry(cursor->buffer + cursor->offset, &entry);
+    return remo__unlikely(entry.key.bytes > cursor->tree->key_bytes_max);
+}
+
 static int step(struct remo_tree_cursor *cursor, bool is_left, struct remo_tree_entry *ret_entry) {
     bool is_back = is_left != cursor->is_left && cursor->index > 1;
     if (remo__unlikely(cursor->has_limit && cursor->range.limit == 0))
@@ -193,6 +200,9 @@ static int step(struct remo_tree_cursor *cursor, bool is_left, struct remo_tree_
         if (rc != 1)
             return rc;
     }
+    if (!is_back && has_long_key(cursor)) /* it would not fit into the memory for the position */
+        return remo__fail(-EPROTO, "tree %s at node %u is damaged; start the job again",
+                          remo_channel_name(cursor->tree->channel), cursor->tree->owners[cursor->position]);
     cursor->range.limit -= cursor->has_limit;
     if (is_back) {
         cursor->offset = cursor->offsets[--cursor->index];

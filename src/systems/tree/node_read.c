@@ -35,6 +35,11 @@ int remo__tree_compare(struct tree_bytes a, struct tree_bytes b) {
             return first_a < first_b ? -1 : 1;
         compared = 8;
     }
+    for (; common < 8 && compared < common; compared++) { /* without a call, too */
+        int order = *at(a.data, compared) - *at(b.data, compared);
+        if (order != 0)
+            return order;
+    }
     int order = common > compared ? memcmp(at(a.data, compared), at(b.data, compared), common - compared) : 0;
     return order != 0 ? order : (a.bytes > b.bytes) - (a.bytes < b.bytes);
 }

@@ -4,6 +4,8 @@
 
 #include "base/random.h"
 
+#include "systems/tree/tree.h"
+
 #include "tree_common.h"
 
 #define KEYS 300u /* present: the even numbers below 2 * KEYS */
@@ -413,11 +415,44 @@ static int codes(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* ---- damage ---- */
+
+/* A leaf has a key that is longer than key_bytes_max, for which the cursor has no memory. */
+static int damaged(struct remo_node *node, void *ctx) {
+    const struct remo_tree_options options = {SMALL, .owners = first_nodes(1)};
+    static const char key[200] = "key";
+    char leaf[512];
+    struct tree_ranges ranges;
+    struct remo_tree *tree;
+    struct remo_tree_cursor *cursor;
+    struct remo_tree_entry entry;
+    (void)ctx;
+    CHECK(open_tree(node, &options, &tree) == 0);
+    remo__tree_node_init(leaf, sizeof leaf, 0, (struct tree_bytes){NULL, 0}, NULL);
+    CHECK(remo__tree_node_insert(leaf, sizeof leaf, (struct tree_bytes){"a", 1}, (struct tree_bytes){"b", 1},
+                                 &ranges));
+    CHECK(remo__tree_node_insert(leaf, sizeof leaf, (struct tree_bytes){key, 100},
+                                 (struct tree_bytes){"b", 1}, &ranges));
+    const struct remo_versioned_change change = {
+        .object = TREE_ROOT, .size_bytes = sizeof leaf, .data = leaf};
+    if (remo_node_rank(node) == 0)
+        CHECK_OK(remo_versioned_commit(tree->nodes, &change, 1, NULL));
+    CHECK_OK(cluster_meet());
+    CHECK_OK(remo_tree_cursor_open(tree, NULL, 0, &cursor));
+    CHECK_CODE(remo_tree_cursor_next(cursor, &entry), 1);
+    for (uint32_t i = 0; i < 2; i++)
+        CHECK_SENTENCE(remo_tree_cursor_next(cursor, &entry), -EPROTO, "node 0 is damaged");
+    remo_tree_cursor_close(cursor);
+    return close_tree(tree);
+}
+
 int main(int argc, char **argv) {
     static const struct cluster_test tests[] = {
-        CLUSTER_TEST(walks, 3),      CLUSTER_TEST(beside_changes, 3), CLUSTER_TEST(as_of_snapshot, 3),
-        CLUSTER_TEST(cost, 2),       CLUSTER_TEST(owner_fails, 3),    CLUSTER_TEST(too_long, 3),
-        CLUSTER_TEST(short_keys, 3), CLUSTER_TEST(codes, 3),          {0},
+        CLUSTER_TEST(walks, 3),          CLUSTER_TEST(beside_changes, 3),
+        CLUSTER_TEST(as_of_snapshot, 3), CLUSTER_TEST(cost, 2),
+        CLUSTER_TEST(owner_fails, 3),    CLUSTER_TEST(too_long, 3),
+        CLUSTER_TEST(short_keys, 3),     CLUSTER_TEST(codes, 3),
+        CLUSTER_TEST(damaged, 2),        {0},
     };
     return tree_main(argc, argv, tests);
 }
