@@ -43,10 +43,10 @@
     X(rpc_calls) X(rpc_threads) X(rpc_forward) X(rpc_posts) X(rpc_window) X(rpc_circle) X(rpc_order)         \
     X(rpc_pieces) X(rpc_cancel) X(rpc_long) X(rpc_long_close) X(rpc_long_expired) X(rpc_long_abandon)        \
     X(rpc_forged) X(rpc_named) X(rpc_retired) X(rpc_late) X(rpc_near) X(rpc_near_started)                    \
-    X(rpc_overtake) X(rpc_any)                                                                               \
+    X(rpc_overtake) X(rpc_lockers) X(rpc_any)                                                                \
     X(rpc_large) X(rpc_large_cancel) X(rpc_large_failed) X(rpc_large_places) X(rpc_large_settle)             \
     X(rpc_large_forward) X(rpc_large_defer) X(rpc_large_delayed) X(rpc_large_forged) X(rpc_large_sizes)      \
-    X(rpc_large_full)                                                                                        \
+    X(rpc_large_full) X(rpc_large_late) X(rpc_large_requests) X(rpc_large_unread)                            \
     X(table_changes) X(table_updates) X(table_reuse) X(table_relinked) X(table_threads)                      \
     X(table_slots) X(table_buckets) X(table_growth) X(table_divided) X(table_refilled) X(table_crowd)        \
     X(structure_changes) X(structure_reuse) X(structure_relinked) X(structure_threads) X(structure_tx)       \

@@ -3,7 +3,7 @@
  *   rpc.c           handlers, one call at a time, forwarded calls
  *   rpc_window.c    several calls in flight, and full rings
  *   rpc_long.c      LONG handlers, and services that close meanwhile
- *   rpc_overtake.c  posts that overtake calls; one of several calls
+ *   rpc_overtake.c  posts that overtake calls; the mutex of a queue; one of several calls
  *   rpc_late.c      messages whose words are placed late; order of messages and writes
  *   rpc_forged.c    a faulty node */
 #pragma once

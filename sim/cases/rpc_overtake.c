@@ -1,5 +1,5 @@
-/* rpc_overtake.c - a post that overtakes a call, which depends on it; a wait for one of several calls.
- * Node 1 holds requests until such a post arrives. */
+/* rpc_overtake.c - a post that overtakes a call, which depends on it; a queue for whose mutex a thread waits;
+ * a wait for one of several calls. Node 1 holds requests until such a post arrives. */
 #include "sim/cases/rpc.h"
 
 static int hold(void *ctx, const struct remo_rpc_request *request) {
@@ -79,6 +79,70 @@ const struct sim_case sim_case_rpc_overtake = {.object = "rpc",
                                                .close = sim_rpc_close,
                                                .body = overtake_body,
                                                .after = sim_rpc_calls_after};
+
+/* ---- a mutex for which a thread waits ---- */
+
+static struct remo__rpc_peer *peer_of(const struct rpc_state *s) {
+    return &s->services[0]->transport->peers[1];
+}
+
+static bool has_locker(void *ctx) {
+    return atomic_load(&peer_of(ctx)->lockers) > 0;
+}
+
+static bool is_locked(void *ctx) {
+    return ((struct rpc_state *)ctx)->stage > 0;
+}
+
+/* A call is queued, and its queue cannot be sent. While thread 1 waits for the mutex of the queue, a poll of
+ * this thread does not acquire it: it leaves a mark. So polls that wake each other cannot delay thread 1. */
+static void poll_with_locker(struct rpc_state *s) {
+    struct remo__rpc_transport *transport = s->services[0]->transport;
+    struct remo__rpc_peer *peer = peer_of(s);
+    remo__rpc_lock(transport, &peer->send_mutex);
+    s->stage = 1;
+    sim_until(has_locker, s, "wait until thread 1 waits for the mutex");
+    bool is_queued = atomic_load(&peer->queued) > 0;
+    atomic_store(&peer->is_unflushed, false);
+    remo__rpc_unlock(transport, &peer->send_mutex);
+    remo__rpc_do_chores(transport, remo__thread(transport->node));
+    bool is_marked = atomic_load(&peer->is_unflushed); /* thread 1 clears the mark after its wait */
+    sim_require(!is_queued || is_marked || !has_locker(s), "a poll takes the mutex from a thread that waits");
+}
+
+static void lockers_body(void *state, uint32_t rank, uint32_t thread) {
+    struct rpc_state *s = state;
+    uint64_t messages[CANCELLED + 1][8];
+    struct remo_rpc_op held[CANCELLED], queued = {0};
+    if (rank != 0)
+        return;
+    if (thread == 1) {
+        sim_until(is_locked, s, "wait until thread 0 holds the mutex");
+        (void)post_release(s);
+        return;
+    }
+    for (uint32_t i = 0; i < CANCELLED; i++)
+        (void)start_forever(s, &held[i], 1, HOLD, messages[i], sim_rpc_number_at(0, 0, i));
+    for (uint32_t i = 0; i < CANCELLED; i++)
+        remo_rpc_cancel(&held[i]);
+    (void)start_forever(s, &queued, 1, ECHO, messages[CANCELLED], sim_rpc_number_at(0, 0, CANCELLED));
+    poll_with_locker(s);
+    int rc = remo_rpc_wait(&queued);
+    sim_require(rc == 5, "wait: %d (%s)", rc, remo_last_error());
+}
+
+const struct sim_case sim_case_rpc_lockers = {.object = "rpc",
+                                              .name = "lockers",
+                                              .about = "a thread polls while another one waits for a queue",
+                                              .nodes = 2,
+                                              .threads = 2,
+                                              .state_bytes = sizeof(struct rpc_state),
+                                              .open = open_release,
+                                              .close = sim_rpc_close,
+                                              .body = lockers_body,
+                                              .has_own_fault = true};
+
+/* ---- one of several calls ---- */
 
 /* Judge a call that has ended. */
 static void judge_ended(struct remo_rpc_op *op, int expected) {
