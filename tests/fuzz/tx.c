@@ -1,6 +1,6 @@
 /* tx.c - fuzzes the messages that commit transactions, as an owner decodes and executes them: any bytes.
- * Invariant: an owner accesses nothing beyond the message and its share, accepts only participants, and
- * afterwards no item is locked or reserved, unless the transaction is prepared. */
+ * Invariant: an owner accesses nothing beyond the message and its share, accepts only participants, each
+ * once, and afterwards no item is locked or reserved, unless the transaction is prepared. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +65,7 @@ static struct remo__tx_peer peers[NODES] = {
     {.mutex = PTHREAD_MUTEX_INITIALIZER,
      .was_connected = true,
      .records = records + 2 * REMO__TX_COMMITS_MAX}};
-static struct remo_channel channel = {.participants = {.word = {3}}}; /* nodes 0, which is this one, and 1 */
+static struct remo_channel channel = {.participants = {.word = {7}}}; /* this node is node 0 */
 static struct remo_tx_space space = {
     .node = &node, .channel = &channel, .peers = peers, .structures = {&structure}, .structure_count = 1};
 
@@ -85,11 +85,31 @@ static size_t append(uint8_t *at, uint32_t n) {
     return sizeof header + header.key_bytes + header.value_bytes;
 }
 
+/* A LOCK of a key, whose owners are node 2, perhaps twice, and this node. */
+static size_t seed_lock(bool is_twice, uint8_t *ret_data) {
+    const uint16_t ranks[4] = {2, is_twice ? 2 : 0, 0};
+    const struct remo__tx_prepare prepare = {.id = {.sequence = 1, .coordinator = 1}, .owners = 2 + is_twice};
+    const struct remo__tx_request header = {.items = 1};
+    const struct remo__tx_item_request item = {.op = REMO__TX_KEEP, .key_bytes = 1};
+    uint8_t *at = ret_data;
+    memcpy(at, &prepare, sizeof prepare);
+    at += sizeof prepare;
+    memcpy(at, ranks, sizeof ranks);
+    at += sizeof ranks;
+    memcpy(at, &header, sizeof header);
+    memcpy(at + sizeof header, &item, sizeof item);
+    at += sizeof header + sizeof item;
+    *at++ = 'k';
+    return (size_t)(at - ret_data);
+}
+
 size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
     struct remo__tx_request header = {.items = 1 + n % 3};
     size_t bytes = sizeof header;
-    if (n >= SEEDS)
+    if (n >= SEEDS + 2)
         return 0;
+    if (n >= SEEDS)
+        return seed_lock(n > SEEDS, ret_data);
     if (n >= SEEDS / 2) { /* a PREPARE, with one other owner */
         struct remo__tx_prepare prepare = {.id = {.sequence = n, .coordinator = 1}, .owners = 1};
         memcpy(ret_data, &prepare, sizeof prepare);
@@ -138,6 +158,23 @@ static enum remo__tx_outcome ask(const struct remo__tx_question *question) {
     return outcome;
 }
 
+/* The next messages are of other transactions: none is a COMMIT or a question about this one. */
+static void forget(const struct remo__tx_id *id) {
+    peers[1].records[id->number].state = REMO__TX_RECORD_NONE;
+}
+
+/* The nodes that the owner would ask for the outcome are different: it has room for each of them once. */
+static void check_owners(const struct remo__tx_record *record) {
+    uint16_t owners[REMO_NODES_MAX];
+    struct remo_nodeset found = {0};
+    uint32_t count = remo__tx_record_owners(record, owners);
+    for (uint32_t i = 0; i < count; i++) {
+        assert(!remo_nodeset_has(&found, owners[i]));
+        remo_nodeset_add(&found, owners[i]);
+    }
+    assert(count == NODES - 1);
+}
+
 /* Lock an item; commit with the message, or abort. */
 static void lock(const char *message, size_t bytes) {
     char value[VALUE_BYTES_MAX];
@@ -147,12 +184,14 @@ static void lock(const char *message, size_t bytes) {
         struct remo__tx_prepare header;
         memcpy(&header, message, sizeof header);
         assert(locked.found.value_bytes <= sizeof value);
+        check_owners(&peers[1].records[header.id.number]);
         assert(remo__tx_execute_lock(&space, 1, message, bytes, &locked) != REMO__TX_ANSWER_DONE);
         struct remo__tx_finish finish = {.id = header.id, .commits = false};
         bool commits = message[bytes - 1] & 1;
         /* the item of the message is kept, so a commit changes nothing */
         assert(!commits || remo__tx_execute_commit(&space, 1, message, bytes) == REMO__TX_ANSWER_DONE);
         assert(commits || remo__tx_finish(&space, 1, &finish) == REMO__TX_ANSWER_DONE);
+        forget(&header.id);
     }
     assert(atomic_load(&space.unsettled) == 0);
     check_unlocked();
@@ -208,7 +247,7 @@ static void prepare(const char *message, size_t bytes) {
     }
     struct remo__tx_prepare header;
     memcpy(&header, message, sizeof header);
-    assert(header.owners == 1); /* this node: node 1 is the coordinator, and node 2 no participant */
+    assert(header.owners == 1 || header.owners == 2); /* this node, and node 2: node 1 is the coordinator */
     struct remo__tx_finish finish = {.id = header.id, .commits = message[bytes - 1] & 1};
     struct remo__tx_question question = {.id = header.id, .is_decisive = message[bytes - 1] >> 1 & 1};
     question.id.coordinator = 1;
@@ -217,6 +256,7 @@ static void prepare(const char *message, size_t bytes) {
     assert(ask(&question) == REMO__TX_PENDING);
     assert(remo__tx_finish(&space, 1, &finish) == REMO__TX_ANSWER_DONE);
     assert(ask(&question) == (finish.commits ? REMO__TX_COMMITTED : REMO__TX_PENDING));
+    forget(&header.id);
     assert(atomic_load(&space.unsettled) == 0);
     check_unlocked();
 }
