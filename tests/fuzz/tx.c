@@ -1,6 +1,6 @@
 /* tx.c - fuzzes the messages that commit transactions, as an owner decodes and executes them: any bytes.
- * Invariant: an owner accesses nothing beyond the message and its share, accepts only participants, each once,
- * and afterwards no item is locked or reserved, unless the transaction is prepared. */
+ * Invariant: an owner accesses nothing beyond the message and its share, accepts only participants, each
+ * once, and afterwards no item is locked or reserved, unless the transaction is prepared. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
