@@ -43,7 +43,7 @@
     X(rpc_calls) X(rpc_threads) X(rpc_forward) X(rpc_posts) X(rpc_window) X(rpc_circle) X(rpc_order)         \
     X(rpc_pieces) X(rpc_cancel) X(rpc_long) X(rpc_long_close) X(rpc_long_expired) X(rpc_long_abandon)        \
     X(rpc_forged) X(rpc_named) X(rpc_retired) X(rpc_late) X(rpc_near) X(rpc_near_started)                    \
-    X(rpc_overtake) X(rpc_any)                                                                               \
+    X(rpc_overtake) X(rpc_any) X(rpc_leaf)                                                                   \
     X(table_changes) X(table_updates) X(table_reuse) X(table_relinked) X(table_threads)                      \
     X(table_slots) X(table_buckets) X(table_growth) X(table_divided) X(table_refilled) X(table_crowd)        \
     X(structure_changes) X(structure_reuse) X(structure_relinked) X(structure_threads) X(structure_tx)       \
