@@ -193,6 +193,33 @@ const struct sim_case sim_case_kv_deletes = {.object = "kv",
                                              .after = sim_kv_after,
                                              .oracle = &oracle_map};
 
+/* Node 0 deletes more keys in succession than it has messages. Node 1 sends records meanwhile. */
+static void messages_body(void *state, uint32_t rank, uint32_t thread) {
+    const uint64_t keys = REMO__KV_MESSAGES_MAX + 2;
+    (void)thread;
+    for (uint64_t key = 1; rank == 0 && key <= keys; key++)
+        (void)sim_kv_call(state, rank, MAP_INSERT, key, key);
+    for (uint64_t key = 1; rank == 0 && key <= keys; key++)
+        (void)sim_kv_call(state, rank, MAP_DELETE, key, 0);
+    (void)sim_kv_call(state, rank, MAP_INSERT, keys + 1, rank);
+    (void)sim_kv_call(state, rank, MAP_GET, 1, 0);
+    (void)sim_kv_call(state, rank, MAP_INSERT, 1, 10 + rank);
+    (void)sim_kv_call(state, rank, MAP_GET, keys, 0);
+}
+
+const struct sim_case sim_case_kv_messages = {.object = "kv",
+                                              .name = "messages",
+                                              .about =
+                                                  "deletes in succession, until all messages are in flight",
+                                              .nodes = 2,
+                                              .threads = 1,
+                                              .state_bytes = sizeof(struct kv_state),
+                                              .open = open_kv,
+                                              .close = sim_kv_close,
+                                              .body = messages_body,
+                                              .after = sim_kv_after,
+                                              .oracle = &oracle_map};
+
 static void threads_body(void *state, uint32_t rank, uint32_t thread) {
     uint64_t key = thread + 1;
     (void)sim_kv_call(state, rank, MAP_INSERT, key, 10 * rank + 1);
