@@ -89,7 +89,7 @@ struct remo_kv_options {
  * participant; otherwise remo_channel_wait returns -EPROTO. Does not wait for peers to open;
  * inserts and deletes do. Memory per node: 1.1 * capacity / participants slots of network memory,
  * each of 8 + key_bytes_max + 2 * (16 + value_bytes_max) bytes, rounded up to 64; in private memory
- * 17 bytes for each key of the capacity, at most 4 MiB more for keys that peers are deleting, and
+ * 17 bytes for each key of the capacity, at most 5 MiB more for keys that peers are deleting, and
  * messages of 4 KiB + 0.25 KiB for each other participant: 16, or fewer above 16 participants, but
  * at least 4. The map has 4 channels, and is a service of rpc.h.
  * Errors:

@@ -358,6 +358,41 @@ static int inserts_in_handlers(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* ---- replies that no thread takes ---- */
+
+/* Delete keys one by one, and do not use the map again. */
+static int leave_deletes(struct remo_kv *kv) {
+    for (uint64_t key = 1; key <= REMO__KV_MESSAGES_MAX; key++)
+        CHECK_OK(remo_kv_insert(kv, &key, sizeof key, &key, sizeof key));
+    for (uint64_t key = 1; key <= REMO__KV_MESSAGES_MAX; key++)
+        CHECK_OK(remo_kv_delete(kv, &key, sizeof key));
+    return 0;
+}
+
+/* Maps whose deletes together need more reply slots than there are do not delay another map. */
+static int idle_maps(struct remo_node *node, void *ctx) {
+    enum { MAPS = 6 };
+    static const char *const names[MAPS] = {"a", "b", "c", "d", "e", "f"};
+    struct remo_kv_options options = {.capacity = 100, .key_bytes_max = 8, .value_bytes_max = 8};
+    struct remo_kv *kvs[MAPS];
+    uint64_t key = 1;
+    (void)ctx;
+    for (uint32_t i = 0; i < MAPS; i++) {
+        CHECK_OK(remo_kv_open(remo_node_root(node), names[i], &options, &kvs[i]));
+        CHECK_OK(remo_channel_wait(remo_kv_channel(kvs[i]), 100 * SECOND));
+    }
+    CHECK_OK(cluster_meet());
+    if (remo_node_rank(node) == 0) {
+        for (uint32_t i = 1; i < MAPS; i++)
+            CHECK(leave_deletes(kvs[i]) == 0);
+        CHECK_OK(remo_kv_insert(kvs[0], &key, sizeof key, &key, sizeof key));
+    }
+    CHECK_OK(cluster_meet());
+    for (uint32_t i = 0; i < MAPS; i++)
+        remo_kv_close(kvs[i]);
+    return 0;
+}
+
 /* ---- an insert that is not sent ---- */
 
 /* Its slot is free at once, and its key is absent and not locked. */
@@ -398,6 +433,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(sentences, 2),
         CLUSTER_TEST(late_get, 2, .only_on = "ofi"),
         CLUSTER_TEST(inserts_in_handlers, 2),
+        CLUSTER_TEST(idle_maps, 2),
         CLUSTER_TEST(unsent, 1),
         {0},
     };
