@@ -24,8 +24,8 @@ int remo__rpc_leaf_is_ready(const struct remo_rpc *rpc, uint32_t node);
 /* Return whether a call has ended or was never started; end it if its reply has arrived or cannot arrive.
  * The reply keeps its slot until then. Serves nothing. Threads: one at a time for each call. */
 bool remo__rpc_leaf_has_ended(struct remo_rpc_op *call);
-/* Serve what has arrived, and send what is queued. A thread that waits for leaf calls repeats this. Never
- * waits. No effect in a SHORT handler or a `done` function. */
+/* Send what is queued; on mapped fabrics, also serve what has arrived. A thread that waits for leaf calls
+ * repeats this. Never waits. No effect in a SHORT handler or a `done` function. */
 void remo__rpc_leaf_serve(struct remo_rpc *rpc);
 /* Return whether a call is queued: its request was not written yet. */
 bool remo__rpc_leaf_is_queued(const struct remo_rpc_op *call);

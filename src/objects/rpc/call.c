@@ -135,9 +135,10 @@ void remo__rpc_leaf_serve(struct remo_rpc *rpc) {
     struct remo__thread *thread = remo__thread(rpc->node);
     if (!thread || thread->handling)
         return;
+    /* Elsewhere the replies of this thread could wait for its own writes: the service thread sends them. */
     if (rpc->transport->mapped)
         remo__rpc_serve_now(rpc->transport, thread);
-    else
+    else if (atomic_load(&rpc->transport->chores) > 0)
         (void)remo__rpc_poll(rpc->transport, thread);
 }
 
