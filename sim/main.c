@@ -51,7 +51,7 @@ static const struct argp_option arguments[] = {
      "in total",
      0},
     {"nightly", KEY_NIGHTLY, NULL, 0,
-     "--faults with 100000 schedules each: about eight hours of one processor", 0},
+     "--faults with 100000 schedules each: about twenty hours of one processor", 0},
     {"replay", 'r', "FILE", 0, "run the schedule of a file and print each step", 0},
     {"trace", KEY_TRACE, NULL, 0, "print each step of the schedule of --seed (requires --object and --case)",
      0},

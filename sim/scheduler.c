@@ -9,10 +9,10 @@
 #include "base/random.h"
 
 #define DEPTH_MAX 5u
-#define STEPS_IN_A_ROW 400u /* steps of one line while others are possible; then it drops */
-#define PATIENCE 400u       /* picks for which a possible step may wait; then it comes next */
-#define PATIENCE_STARVE 64u /* the same for a starving policy, and for a replay without choices left */
-#define HELD_BACK_MAX 64u   /* lines at change points, each with its own priority */
+#define STEPS_IN_A_ROW 400u       /* steps of one line while others are possible; then it drops */
+#define WAIT_PICKS_MAX 400u       /* picks for which a possible step may wait; then it comes next */
+#define WAIT_PICKS_MAX_STARVE 64u /* the same for a starving policy, and for a replay without choices left */
+#define HELD_BACK_MAX 64u         /* lines at change points, each with its own priority */
 #define POLICIES 7u
 #define STARVED_ENDPOINTS 9u
 
@@ -160,13 +160,14 @@ static uint32_t replay(uint32_t count) {
 /* Return a step that has waited for too long, or `count`. */
 static uint32_t neglected(const struct sim_step *steps, uint32_t count) {
     uint32_t found = count, picks = at.picks,
-             patience = at.is.policy == SIM_RANDOM || at.is.policy == SIM_PCT ? PATIENCE : PATIENCE_STARVE;
+             most = at.is.policy == SIM_RANDOM || at.is.policy == SIM_PCT ? WAIT_PICKS_MAX
+                                                                          : WAIT_PICKS_MAX_STARVE;
     for (uint32_t i = 0; i < count; i++) {
         struct line *line = line_of(&steps[i]);
         if (line->possible + 1 < picks || line->possible == 0)
             line->since = picks;
         line->possible = picks;
-        if (picks - line->since > patience)
+        if (picks - line->since > most)
             found = i;
     }
     return found;

@@ -23,7 +23,7 @@ static const char forwarded[] = "forwarded"; /* the server forwards to the next 
 static const char nested[] = "depth 2";      /* the handler calls the caller's node, and then replies */
 static const char deferred[] = "deferred";   /* the handler defers, and replies later */
 
-enum handler { ECHO, FORWARD, NEST, DEFER, STOP, HANDLERS };
+enum handler { ECHO, FORWARD, NEST, DEFER, STOP, ECHO_LARGE, HANDLERS };
 
 /* A call that a handler has started for the request of one calling thread. */
 struct inner {
@@ -40,11 +40,11 @@ struct state {
     _Atomic uint32_t stopped; /* calling threads that have finished the point */
 };
 
-/* One call of a window. */
+/* One call of a window, and its buffers. */
 struct call {
     struct remo_rpc_op op;
     uint64_t number;
-    uint64_t request[REMO_RPC_BYTES_MAX / sizeof(uint64_t)], reply[REMO_RPC_BYTES_MAX / sizeof(uint64_t)];
+    uint64_t *request, *reply;
 };
 
 /* ---- points ---- */
@@ -54,7 +54,7 @@ static struct bench_point *add_point(struct bench_point **next, const struct ben
     struct bench_point *point = (*next)++;
     *point = (struct bench_point)BENCH_POINT_DEFAULT;
     point->variant = variant;
-    point->bytes = options->bytes ? remo__min(remo__max(options->bytes, 8), REMO_RPC_BYTES_MAX) : bytes;
+    point->bytes = options->bytes ? remo__min(remo__max(options->bytes, 8), REMO_RPC_LARGE_BYTES_MAX) : bytes;
     point->window = window;
     point->active = variant == both_ways ? options->nodes : bench_active(options);
     return point;
@@ -76,8 +76,8 @@ static uint32_t rpc_list(const struct bench_options *options, struct bench_point
         add_point(&next, options, both_ways, BYTES_DEFAULT, 1);
     if (window > 1)
         add_point(&next, options, both_ways, BYTES_DEFAULT, window);
-    if (options->window > 1)
-        return (uint32_t)(next - points);
+    if (options->window > 1 || options->bytes > REMO_RPC_BYTES_MAX)
+        return (uint32_t)(next - points); /* the other handlers are SHORT */
 #ifndef REMO_SIM
     add_point(&next, options, asleep, BYTES_DEFAULT, 1);
 #endif
@@ -92,7 +92,9 @@ static uint32_t handler_of(const struct bench_point *point) {
         return FORWARD;
     if (point->variant == nested)
         return NEST;
-    return point->variant == deferred ? DEFER : ECHO;
+    if (point->variant == deferred)
+        return DEFER;
+    return point->bytes > REMO_RPC_BYTES_MAX ? ECHO_LARGE : ECHO;
 }
 
 /* ---- the server ---- */
@@ -174,11 +176,10 @@ static int rpc_open(struct bench_job *job) {
     state->inner = calloc((size_t)job->size * job->options->threads, sizeof *state->inner);
     if (!state->inner)
         return remo__fail(-ENOMEM, "no memory for the benchmark");
-    const struct remo_rpc_handler handlers[HANDLERS] = {{ECHO, run_echo, state, REMO_RPC_SHORT},
-                                                        {FORWARD, run_forward, state, REMO_RPC_SHORT},
-                                                        {NEST, run_nest, state, REMO_RPC_SHORT},
-                                                        {DEFER, run_defer, state, REMO_RPC_SHORT},
-                                                        {STOP, run_stop, state, REMO_RPC_SHORT}};
+    const struct remo_rpc_handler handlers[HANDLERS] = {
+        {ECHO, run_echo, state, REMO_RPC_SHORT}, {FORWARD, run_forward, state, REMO_RPC_SHORT},
+        {NEST, run_nest, state, REMO_RPC_SHORT}, {DEFER, run_defer, state, REMO_RPC_SHORT},
+        {STOP, run_stop, state, REMO_RPC_SHORT}, {ECHO_LARGE, run_echo, state, REMO_RPC_LONG}};
     struct remo_rpc_options options = {.handlers = handlers, .handler_count = HANDLERS};
     return remo_rpc_open(job->channel, "rpc", &options, &state->rpc);
 }
@@ -195,11 +196,18 @@ static void rpc_close(struct bench_job *job) {
 
 static int rpc_begin(struct bench_thread *thread) {
     const struct bench_point *point = thread->job->point;
-    struct call *calls = calloc(point->window, sizeof *calls);
+    size_t buffer_bytes = remo__align_up(point->bytes, REMO__CACHE_LINE);
+    size_t calls_bytes = remo__align_up(point->window * sizeof(struct call), REMO__CACHE_LINE);
+    size_t all_bytes = calls_bytes + 2 * point->window * buffer_bytes;
+    struct call *calls = aligned_alloc(REMO__CACHE_LINE, all_bytes);
     if (!calls)
         return remo__fail(-ENOMEM, "no memory for %u calls", point->window);
+    memset(calls, 0, all_bytes);
     thread->state = calls;
-    for (uint32_t i = 0; i < point->window; i++)
+    for (uint32_t i = 0; i < point->window; i++) {
+        char *buffers = (char *)calls + calls_bytes + 2 * i * buffer_bytes;
+        calls[i].request = (uint64_t *)(void *)buffers;
+        calls[i].reply = (uint64_t *)(void *)(buffers + buffer_bytes);
         calls[i].op = (struct remo_rpc_op){.node = thread->target,
                                            .number = handler_of(point),
                                            .request = calls[i].request,
@@ -207,6 +215,7 @@ static int rpc_begin(struct bench_thread *thread) {
                                            .reply = calls[i].reply,
                                            .reply_cap = point->bytes,
                                            .timeout_ns = REMO_FOREVER};
+    }
     return 0;
 }
 

@@ -8,8 +8,9 @@
 
 #define TASKS_DEFAULT 8u
 
-const struct tx_config tx_configs[TX_CONFIGS] = {{"one-two-sided", REMO_TABLE_READS_FIRST},
-                                                 {"calls only", REMO_TABLE_CALLS_ONLY}};
+const enum remo_table_lookups tx_lookups[TX_TABLES] = {REMO_TABLE_READS_FIRST, REMO_TABLE_CALLS_ONLY};
+const struct tx_config tx_configs[TX_CONFIGS] = {
+    {"one-two-sided", 0, REMO_TX_LATE}, {"calls only", 1, REMO_TX_LATE}, {"early locks", 0, REMO_TX_EARLY}};
 
 /* ---- points ---- */
 
@@ -37,9 +38,9 @@ uint32_t tx_list(const struct bench_options *options, const struct tx_sizes *siz
     return count;
 }
 
-uint32_t tx_config_of(const struct bench_job *job) {
-    uint32_t config = 0;
-    while (tx_configs[config].name != job->point->variant)
+const struct tx_config *tx_config_of(const struct bench_job *job) {
+    const struct tx_config *config = tx_configs;
+    while (config->name != job->point->variant)
         config++;
     return config;
 }

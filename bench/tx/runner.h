@@ -7,12 +7,17 @@
 
 #include "bench/bench.h"
 
-/* A set of tables: how they find their rows. */
+/* The ways in which a set of tables finds its rows. */
+#define TX_TABLES 2u
+extern const enum remo_table_lookups tx_lookups[TX_TABLES];
+
+/* A variant: a set of tables, and when its transactions lock. */
 struct tx_config {
     const char *name;
-    enum remo_table_lookups lookups;
+    uint32_t tables;
+    enum remo_tx_locks locks;
 };
-#define TX_CONFIGS 2u
+#define TX_CONFIGS 3u
 extern const struct tx_config tx_configs[TX_CONFIGS];
 
 /* The number of rows, by --keys or the fabric. */
@@ -20,13 +25,13 @@ struct tx_sizes {
     uint64_t mapped, network, simulated;
 };
 
-/* List a point with one task and one with several, for each set of tables; all nodes operate. Returns their
+/* List a point with one task and one with several, for each variant; all nodes operate. Returns their
  * number. */
 uint32_t tx_list(const struct bench_options *options, const struct tx_sizes *sizes,
                  struct bench_point ret_points[BENCH_POINTS_MAX]);
 uint64_t tx_count_keys(const struct bench_options *options, const struct tx_sizes *sizes);
-/* Return the index of the current point's set of tables. */
-uint32_t tx_config_of(const struct bench_job *job);
+/* Return the variant of the current point. */
+const struct tx_config *tx_config_of(const struct bench_job *job);
 
 /* Runs the transactions of a thread, in tasks or in the thread itself. The tasks run until the point ends: if
  * each timing waited for its last transaction, the tasks would be idle for much of it. */

@@ -1,8 +1,8 @@
 /* smallbank.c - the SmallBank benchmark on Remo. 40 % of the transactions use two customers, whose accounts
  * may have different owners. Two sets of tables have the same rows: the first finds them by reads and calls,
- * the second by calls only. A transaction in conflict is repeated. After each point, the sum of all accounts
- * must be right. It shows lost and partial changes, but not that a row which was only read has changed: the
- * simulator checks that. */
+ * the second by calls only. A variant locks the rows of the first set early. A transaction in conflict is
+ * repeated. After each point, the sum of all accounts must be right. It shows lost and partial changes, but
+ * not that a row which was only read has changed: the simulator checks that. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ static const struct tx_sizes sizes = {.mapped = 1000000, .network = 20000, .simu
 /* The tables of one way to find rows. */
 struct accounts {
     struct remo_table *of[SMALLBANK_TABLES];
-    struct remo_tx_space *space;
+    struct remo_tx_space *space, *early; /* with late and with early locks */
     uint64_t customers;
     struct smallbank_counts counts; /* of all points so far; at node 0 */
 };
@@ -30,7 +30,7 @@ struct report {
 };
 
 struct state {
-    struct accounts accounts[TX_CONFIGS];
+    struct accounts accounts[TX_TABLES];
     uint64_t points; /* how many have ended */
     pthread_mutex_t lock;
     struct smallbank_counts counts; /* of the threads of this node that have finished the point */
@@ -39,6 +39,7 @@ struct state {
 struct runner {
     struct tx_runner tx;
     const struct accounts *accounts;
+    bool is_early;
     struct smallbank_counts counts;
 };
 
@@ -53,7 +54,7 @@ static struct remo_structure *structure_of(const struct accounts *accounts, enum
     return remo_table_structure(accounts->of[table]);
 }
 
-static int open_accounts(struct bench_job *job, uint32_t config, struct accounts *ret_accounts) {
+static int open_accounts(struct bench_job *job, uint32_t set, struct accounts *ret_accounts) {
     static const char *const names[SMALLBANK_TABLES] = {"savings", "checking"};
     struct remo_structure *structures[SMALLBANK_TABLES];
     char name[32];
@@ -62,16 +63,19 @@ static int open_accounts(struct bench_job *job, uint32_t config, struct accounts
     const struct remo_table_options table = {.capacity = ret_accounts->customers,
                                              .key_bytes_max = sizeof(uint64_t),
                                              .value_bytes_max = sizeof(struct smallbank_row),
-                                             .lookups = tx_configs[config].lookups};
+                                             .lookups = tx_lookups[set]};
     for (uint32_t i = 0; i < SMALLBANK_TABLES && rc == 0; i++) {
-        snprintf(name, sizeof name, "%s-%u", names[i], config);
+        snprintf(name, sizeof name, "%s-%u", names[i], set);
         rc = remo_table_open(job->channel, name, &table, &ret_accounts->of[i]);
         structures[i] = structure_of(ret_accounts, i);
     }
-    const struct remo_tx_space_options space = {.structures = structures,
-                                                .structure_count = SMALLBANK_TABLES};
-    snprintf(name, sizeof name, "bank-%u", config);
-    return rc == 0 ? remo_tx_space_open(job->channel, name, &space, &ret_accounts->space) : rc;
+    struct remo_tx_space_options space = {.structures = structures, .structure_count = SMALLBANK_TABLES};
+    snprintf(name, sizeof name, "bank-%u", set);
+    if (rc == 0)
+        rc = remo_tx_space_open(job->channel, name, &space, &ret_accounts->space);
+    space.locks = REMO_TX_EARLY;
+    snprintf(name, sizeof name, "bank-%u-early", set);
+    return rc == 0 ? remo_tx_space_open(job->channel, name, &space, &ret_accounts->early) : rc;
 }
 
 static int smallbank_open(struct bench_job *job) {
@@ -81,7 +85,7 @@ static int smallbank_open(struct bench_job *job) {
         return remo__fail(-ENOMEM, "no memory for the benchmark");
     job->state = state;
     pthread_mutex_init(&state->lock, NULL);
-    for (uint32_t i = 0; i < TX_CONFIGS && rc == 0; i++)
+    for (uint32_t i = 0; i < TX_TABLES && rc == 0; i++)
         rc = open_accounts(job, i, &state->accounts[i]);
     return rc;
 }
@@ -90,8 +94,9 @@ static void smallbank_close(struct bench_job *job) {
     struct state *state = job->state;
     if (!state)
         return;
-    for (uint32_t i = 0; i < TX_CONFIGS; i++) {
+    for (uint32_t i = 0; i < TX_TABLES; i++) {
         remo_tx_space_close(state->accounts[i].space);
+        remo_tx_space_close(state->accounts[i].early);
         for (uint32_t table = 0; table < SMALLBANK_TABLES; table++)
             remo_table_close(state->accounts[i].of[table]);
     }
@@ -117,7 +122,7 @@ static int smallbank_fill(struct bench_job *job) {
     int rc = 0;
     for (uint64_t customer = 0; customer < customers && rc == 0; customer++) {
         bench_progress(job, "inserting accounts", customer, customers);
-        for (uint32_t i = 0; i < TX_CONFIGS && rc == 0; i++)
+        for (uint32_t i = 0; i < TX_TABLES && rc == 0; i++)
             rc = insert_own(&state->accounts[i], job->rank, customer);
     }
     if (rc == 0)
@@ -133,14 +138,42 @@ static int smallbank_fill(struct bench_job *job) {
 struct run {
     const struct accounts *accounts;
     struct remo_tx *tx;
+    bool is_early;
     struct smallbank_call call;
     uint64_t attempts;
 };
+
+static int fail_account(uint64_t customer) {
+    return remo__fail(-EIO, "the benchmark is wrong: customer %llu has no account of %zu bytes",
+                      (unsigned long long)customer, sizeof(struct smallbank_row));
+}
+
+/* Return whether the transaction changes an account that it reads. */
+static bool changes(const struct smallbank_call *call, enum smallbank_table table) {
+    return !call->only_reads && (call->kind != SMALLBANK_WRITE_CHECK || table == SMALLBANK_CHECKING);
+}
+
+/* Lock the accounts that change, one after another. */
+static int tx_lock(const struct run *run, const struct smallbank_account *accounts, uint32_t count,
+                   struct smallbank_row *ret_rows) {
+    int rc = 0;
+    for (uint32_t i = 0; i < count && rc == 0; i++) {
+        size_t bytes = 0;
+        rc = (changes(&run->call, accounts[i].table) ? remo_tx_read_for_update : remo_tx_read)(
+            run->tx, structure_of(run->accounts, accounts[i].table), &accounts[i].customer,
+            sizeof accounts[i].customer, &ret_rows[i], sizeof ret_rows[i], &bytes);
+        if (rc == -ENOENT || (rc == 0 && bytes != sizeof ret_rows[i]))
+            rc = fail_account(accounts[i].customer);
+    }
+    return rc;
+}
 
 static int tx_read(void *tx, const struct smallbank_account *accounts, uint32_t count,
                    struct smallbank_row *ret_rows) {
     const struct run *run = tx;
     struct remo_tx_lookup lookups[SMALLBANK_READS_MAX];
+    if (run->is_early && !run->call.only_reads)
+        return tx_lock(run, accounts, count, ret_rows);
     for (uint32_t i = 0; i < count; i++)
         lookups[i] = (struct remo_tx_lookup){.structure = structure_of(run->accounts, accounts[i].table),
                                              .key = &accounts[i].customer,
@@ -150,8 +183,7 @@ static int tx_read(void *tx, const struct smallbank_account *accounts, uint32_t 
     int rc = remo_tx_read_many(run->tx, lookups, count);
     for (uint32_t i = 0; i < count && rc == 0; i++)
         if (lookups[i].status != 0 || lookups[i].value_bytes != sizeof ret_rows[i])
-            rc = remo__fail(-EIO, "the benchmark is wrong: customer %llu has no account of %zu bytes",
-                            (unsigned long long)accounts[i].customer, sizeof ret_rows[i]);
+            rc = fail_account(accounts[i].customer);
     return rc;
 }
 
@@ -177,6 +209,7 @@ static int run_attempt(void *ctx, struct remo_tx *tx) {
 static int run_one(struct tx_runner *tx_runner, struct remo_tx *tx) {
     struct runner *runner = remo__container_of(tx_runner, struct runner, tx);
     struct run run = {.accounts = runner->accounts,
+                      .is_early = runner->is_early,
                       .call = smallbank_draw(runner->accounts->customers, &tx_runner->thread->random)};
     int rc = remo_tx_run(tx, run_attempt, &run, REMO_FOREVER);
     if (rc != 0)
@@ -192,8 +225,12 @@ static int smallbank_begin(struct bench_thread *thread) {
     if (!runner)
         return remo__fail(-ENOMEM, "no memory for the benchmark");
     thread->state = runner;
-    runner->accounts = &state->accounts[tx_config_of(thread->job)];
-    return tx_runner_open(&runner->tx, thread, runner->accounts->space, state->points, run_one);
+    const struct tx_config *config = tx_config_of(thread->job);
+    runner->accounts = &state->accounts[config->tables];
+    runner->is_early = config->locks == REMO_TX_EARLY;
+    return tx_runner_open(&runner->tx, thread,
+                          runner->is_early ? runner->accounts->early : runner->accounts->space, state->points,
+                          run_one);
 }
 
 static int smallbank_operate(struct bench_thread *thread, uint64_t operations) {
@@ -245,7 +282,7 @@ static int check_sum(const struct accounts *accounts, int64_t sum) {
 
 static int smallbank_check(struct bench_job *job) {
     struct state *state = job->state;
-    struct accounts *accounts = &state->accounts[tx_config_of(job)];
+    struct accounts *accounts = &state->accounts[tx_config_of(job)->tables];
     struct smallbank_counts all = {0};
     struct report own = {.counts = state->counts};
     const void *collected = NULL;
@@ -272,7 +309,7 @@ const struct bench bench_smallbank = {
     .object = "tx",
     .description =
         "SmallBank: transactions on the accounts of 1 M customers (--keys), often of two owners, in "
-        "1 and 8 tasks (--window): found by reads and calls, and by calls only",
+        "1 and 8 tasks (--window): found by reads and calls, by calls only, and with early locks",
     .list = smallbank_list,
     .open = smallbank_open,
     .fill = smallbank_fill,

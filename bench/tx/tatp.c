@@ -1,8 +1,8 @@
 /* tatp.c - the TATP benchmark: transactions on the subscribers of a telephone network, 80 % of which only
  * read (Storm 6.2.3). Two sets of tables have the same rows: the first finds them by reads and calls, the
- * second by calls only. Each node draws from all subscribers, also those of other owners. A transaction in
- * conflict is repeated. After each point, the shares of transactions that found their rows must be those that
- * follow from the population. */
+ * second by calls only. A variant locks the rows of the first set early. Each node draws from all
+ * subscribers, also those of other owners. A transaction in conflict is repeated. After each point, the
+ * shares of transactions that found their rows must be those that follow from the population. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -17,7 +17,7 @@
 static const struct tx_sizes sizes = {.mapped = 1000000, .network = 20000, .simulated = 1000};
 
 struct state {
-    struct tatp_tables tables[TX_CONFIGS];
+    struct tatp_tables tables[TX_TABLES];
     uint64_t subscribers, points; /* points: how many have ended */
     pthread_mutex_t lock;
     struct tatp_counts counts; /* of the threads of this node that have finished the point */
@@ -43,10 +43,10 @@ static int tatp_open_all(struct bench_job *job) {
     job->state = state;
     pthread_mutex_init(&state->lock, NULL);
     state->subscribers = tx_count_keys(job->options, &sizes);
-    for (uint32_t i = 0; i < TX_CONFIGS && rc == 0; i++) {
+    for (uint32_t i = 0; i < TX_TABLES && rc == 0; i++) {
         char name[16];
         snprintf(name, sizeof name, "tatp-%u", i);
-        rc = tatp_open(job->channel, name, state->subscribers, tx_configs[i].lookups, &state->tables[i]);
+        rc = tatp_open(job->channel, name, state->subscribers, tx_lookups[i], &state->tables[i]);
     }
     return rc;
 }
@@ -55,7 +55,7 @@ static void tatp_close_all(struct bench_job *job) {
     struct state *state = job->state;
     if (!state)
         return;
-    for (uint32_t i = 0; i < TX_CONFIGS; i++)
+    for (uint32_t i = 0; i < TX_TABLES; i++)
         tatp_close(&state->tables[i]);
     pthread_mutex_destroy(&state->lock);
     free(state);
@@ -68,7 +68,7 @@ static int tatp_fill(struct bench_job *job) {
     int rc = 0;
     for (uint64_t subscriber = 1; subscriber <= state->subscribers && rc == 0; subscriber++) {
         bench_progress(job, "inserting rows", subscriber, state->subscribers);
-        for (uint32_t i = 0; i < TX_CONFIGS && rc == 0; i++)
+        for (uint32_t i = 0; i < TX_TABLES && rc == 0; i++)
             rc = tatp_insert(&state->tables[i], job->rank, subscriber);
     }
     if (rc == 0)
@@ -91,8 +91,11 @@ static int tatp_begin(struct bench_thread *thread) {
     if (!runner)
         return remo__fail(-ENOMEM, "no memory for the benchmark");
     thread->state = runner;
-    runner->tables = &state->tables[tx_config_of(thread->job)];
-    return tx_runner_open(&runner->tx, thread, runner->tables->space, state->points, run_one);
+    const struct tx_config *config = tx_config_of(thread->job);
+    runner->tables = &state->tables[config->tables];
+    return tx_runner_open(&runner->tx, thread,
+                          config->locks == REMO_TX_EARLY ? runner->tables->early : runner->tables->space,
+                          state->points, run_one);
 }
 
 static int tatp_operate(struct bench_thread *thread, uint64_t operations) {
@@ -140,7 +143,7 @@ const struct bench bench_tatp = {
     .name = "tatp",
     .object = "tx",
     .description = "Storm 6.2.3: the transactions of TATP on 1 M subscribers (--keys), in 1 and 8 tasks "
-                   "(--window): found by reads and calls, and by calls only",
+                   "(--window): found by reads and calls, by calls only, and with early locks",
     .list = tatp_list,
     .open = tatp_open_all,
     .fill = tatp_fill,

@@ -9,6 +9,7 @@
 struct tatp_tables {
     struct remo_table *of[TATP_TABLES];
     struct remo_tx_space *space; /* of all tables but the index, which never changes */
+    struct remo_tx_space *early; /* the same, with early locks */
     uint64_t subscribers;        /* numbered from 1 */
 };
 

@@ -20,6 +20,16 @@ static size_t key_bytes_of(enum tatp_table table) {
 
 /* ---- open and close ---- */
 
+static int open_spaces(struct remo_channel *parent, const char *name, struct remo_structure **structures,
+                       struct tatp_tables *ret_tables) {
+    struct remo_tx_space_options options = {.structures = structures, .structure_count = TATP_NUMBERS};
+    char early[40];
+    int rc = remo_tx_space_open(parent, name, &options, &ret_tables->space);
+    options.locks = REMO_TX_EARLY;
+    snprintf(early, sizeof early, "%s-early", name);
+    return rc == 0 ? remo_tx_space_open(parent, early, &options, &ret_tables->early) : rc;
+}
+
 int tatp_open(struct remo_channel *parent, const char *name, uint64_t subscribers,
               enum remo_table_lookups lookups, struct tatp_tables *ret_tables) {
     static const struct {
@@ -41,12 +51,12 @@ int tatp_open(struct remo_channel *parent, const char *name, uint64_t subscriber
         rc = remo_table_open(parent, table, &options, &ret_tables->of[i]);
         structures[i] = structure_of(ret_tables, i);
     }
-    const struct remo_tx_space_options options = {.structures = structures, .structure_count = TATP_NUMBERS};
-    return rc == 0 ? remo_tx_space_open(parent, name, &options, &ret_tables->space) : rc;
+    return rc == 0 ? open_spaces(parent, name, structures, ret_tables) : rc;
 }
 
 void tatp_close(struct tatp_tables *tables) {
     remo_tx_space_close(tables->space);
+    remo_tx_space_close(tables->early);
     for (uint32_t i = 0; i < TATP_TABLES; i++)
         remo_table_close(tables->of[i]);
 }
@@ -81,8 +91,10 @@ struct run {
 static int tx_read(void *tx, enum tatp_table table, const struct tatp_key *key, void *ret_row, size_t bytes) {
     const struct run *run = tx;
     size_t row_bytes = 0;
-    int rc = remo_tx_read(run->tx, structure_of(run->tables, table), key, key_bytes_of(table), ret_row, bytes,
-                          &row_bytes);
+    /* the only kind that changes a row which it reads; with late locks the two functions are the same */
+    bool changes = run->call.kind == TATP_UPDATE_SUBSCRIBER;
+    int rc = (changes ? remo_tx_read_for_update : remo_tx_read)(
+        run->tx, structure_of(run->tables, table), key, key_bytes_of(table), ret_row, bytes, &row_bytes);
     if (rc == 0 && row_bytes != bytes)
         return remo__fail(-EIO, "the benchmark is wrong: a row of %zu bytes instead of %zu", row_bytes,
                           bytes);

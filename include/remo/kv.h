@@ -50,7 +50,7 @@
  * Threads: any, also in LONG handlers of rpc.h, of any depth: no operation of the map is a call that
  *          counts there. SHORT handlers must not use the map, except to start an operation.
  *          Operations of tasks (task.h) overlap as those of threads do, changes too. Each task
- *          has a window of its own. On a network a window has at most 62 reads in flight, that of a
+ *          has a window of its own. On a network a window has at most 126 reads in flight, that of a
  *          task 8, fewer if slots are large (Memory); the others wait for a buffer. Also on a
  *          network, the windows of a thread and its tasks execute at most 64 changes at a time, and
  *          each window one more; fewer than 64 if slots are larger than 16 KiB. These limits hold

@@ -6,8 +6,9 @@
  *          slot and then frees it. Two words at the home approximate both positions, and have a
  *          flag for waiters.
  * Layout:  slot = {u64 claim; u64 checksum; u64 ticket and size; data[slot_bytes]}, cache-line
- *          aligned. Home: 256 bytes. Each participant: 192 bytes more, for doorbells and the set of
- *          nodes that it has cut off.
+ *          aligned. With slot_bytes of 4096 or more, data begins at byte 64 of the slot, except elements of
+ *          at most 1000 bytes where memory is not mapped. Home: 256 bytes. Each participant: 192 bytes more,
+ *          for doorbells and the set of nodes that it has cut off.
  * Cost:    uncontended:
  *          - push, not full: 2 atomics and 1 write; elements above 1000 bytes, and on shm all
  *            elements: 1 write more; on fabrics where a completed write may not be placed: 1 read

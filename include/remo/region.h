@@ -75,8 +75,9 @@ REMO_API int remo_region_write(struct remo_region *region, uint32_t node, uint64
                                size_t size_bytes, uint32_t flags, struct remo_ack *ack);
 /* Hint that this thread will soon read or write these bytes, for example before it waits for a
  * lock. On mapped memory the processor fetches the cache lines meanwhile; on other memory the call
- * has no effect. It never fails or blocks, and does not count as an operation. Prefetch a few lines
- * only: processors keep about ten in flight. */
+ * has no effect. On arm64 it fetches them for writing: the last writer loses its copy. The call
+ * never fails or blocks, and does not count as an operation. Prefetch a few lines only: processors
+ * keep about ten in flight. */
 REMO_API void remo_region_prefetch(const struct remo_region *region, uint32_t node, uint64_t offset,
                                    size_t size_bytes);
 /* Write, then pass `value` (0..REMO_CHANNEL_IMMEDIATE_MAX) to the target's on_immediate when the

@@ -7,9 +7,29 @@
  *          server writes the reply into that slot.
  * Use:     open the service with its handlers, remo_channel_wait, remo_rpc_call. For a window of calls:
  *          remo_rpc_start and remo_rpc_wait. examples/rpc.c has both sides.
- * Data:    a request or a reply has at most REMO_RPC_BYTES_MAX bytes. To pass more, write the data to the
- *          server's share of a region (region.h), and send its offset: the handler sees it (Order).
- * Layout:  request = 32 bytes and its data, at a multiple of 64 bytes. Reply = 24 bytes and its data.
+ * Data:    one write carries a request or a reply of up to REMO_RPC_BYTES_MAX bytes. A longer one is large.
+ * Large:   a request of a call, and a reply, have at most REMO_RPC_LARGE_BYTES_MAX bytes. The data of a large
+ *          request lies in the caller's network memory, and the server reads it before it starts the handler.
+ *          A large reply is written to a place in the caller's network memory, and is complete there when
+ *          the caller receives the reply. The server has no buffer for it.
+ *          The library takes a block of the node's arena for a call with a large request, or with `reply`
+ *          and a `reply_cap` of more than REMO_RPC_BYTES_MAX. It copies the request to the block at the
+ *          start, and a large reply from the block at the end. The start of such a call may grow the arena
+ *          (node.h), and the copy takes time. A program that names places of its own (request_place and
+ *          reply_place of struct remo_rpc_op) spares blocks and copies.
+ *          Reading a large request and writing a large reply wait. So a SHORT handler accepts no large
+ *          request (-EMSGSIZE, fate NOT_SENT), and sends no large reply. It may defer; another thread or a
+ *          LONG handler then sends the large reply. Posts and forwards are never large.
+ *          Keep: while a call is late (see Failure), its server may still read the request and write the
+ *          reply. So the block stays with the slot until the late reply has arrived. If a node that had the
+ *          request fails, the library never uses the block again: the failed node may still run. Places that
+ *          the program has named follow the same rule, and remo_rpc_settle waits for it.
+ *          The blocks of calls in flight and of late calls have REMO_RPC_BLOCKS_BYTES_MAX bytes in total;
+ *          further calls that need a block return -ENOBUFS.
+ * Layout:  request = 32 bytes and its data, at a multiple of 64 bytes; 24 bytes more if the call has a place.
+ *          Reply = 24 bytes and its data; 32 bytes if the data is in a place. A block has 64 bytes or a
+ *          greater power of two. A free block stays reserved for later large calls until other calls need its
+ *          memory.
  *          The first service of a node opens the channel "remo-rpc", which stays open until the node
  *          closes. It takes 69 KiB of the node's arena per node of the job, and 4.4 MiB once, with the spare
  *          slots; and 9 KiB of private memory per node of the job. The first LONG handler of a node reserves
@@ -19,7 +39,9 @@
  *          - call: 2 writes, the request and the reply, each with a notification or immediate;
  *          - post: 1 write; the receiver returns room in its ring by 1 write for each half of the
  *            ring. The replies to calls return room too, and then need no further write;
- *          - forward: 2 writes, to the next node and to the caller; its reply: 1 write.
+ *          - forward: 2 writes, to the next node and to the caller; its reply: 1 write;
+ *          - large request: 1 read more, by the server. Large reply: 1 write more. On fabrics without mapped
+ *            memory, data outside the arena takes one operation for each REMO_BUFFER_BYTES (node.h).
  *          On fabrics that do not order writes, each request and reply first fences the earlier writes of
  *          its thread to that node, and so waits for them. On shm a call between two threads that poll
  *          makes no system call, takes no lock that another thread holds for long, and allocates no
@@ -46,7 +68,9 @@
  *          (task.h) of one helper thread of the node, "remo-long". A wait parks only its task; then other
  *          LONG handlers run. A system call that blocks delays all LONG handlers of the node. It must
  *          release the locks that it acquires before it returns, and must not close the service. Its stack
- *          has REMO_TASK_STACK_BYTES_DEFAULT bytes, of which the request takes REMO_RPC_BYTES_MAX. The first
+ *          has REMO_TASK_STACK_BYTES_DEFAULT bytes, of which the request takes REMO_RPC_BYTES_MAX. A large
+ *          request is in private memory, allocated while its handler runs; without memory the server refuses
+ *          the request with -ENOMEM (NOT_SENT). The first
  *          LONG handler of a node starts the thread, which counts in threads_max (node.h). The thread sleeps
  *          while there is no LONG request.
  *          At most REMO_RPC_LONG_MAX LONG handlers of each depth (see Depth) run at the same time on a node.
@@ -86,7 +110,8 @@
  *          If a caller fails or leaves, its LONG requests that have not started are discarded. Handlers
  *          that have started run to their end.
  *          If a node fails or leaves, slots that await its reply are not used again. Each is replaced by one
- *          of 512 spare slots. Without spare slots, fewer calls can be in flight.
+ *          of 512 spare slots. Without spare slots, fewer calls can be in flight. The blocks of such slots
+ *          are not used again either.
  *          If a node pauses, calls already sent to it keep their slots, also after a timeout, until it
  *          resumes or fails. Further calls to it queue at the caller until their timeout if its ring is
  *          full, or if 32 calls of their depth to it have ended without a reply that may still arrive.
@@ -109,9 +134,11 @@
 
 REMO_BEGIN
 
-#define REMO_RPC_BYTES_MAX 4096u  /* of a request or a reply */
-#define REMO_RPC_HANDLERS_MAX 64u /* numbers 0 .. REMO_RPC_HANDLERS_MAX - 1 */
-#define REMO_RPC_SERVICES_MAX 64u /* open on one node */
+#define REMO_RPC_BYTES_MAX 4096u                 /* of a request or a reply that one write carries */
+#define REMO_RPC_LARGE_BYTES_MAX (16u << 20)     /* of a large request or a large reply */
+#define REMO_RPC_BLOCKS_BYTES_MAX (512ull << 20) /* of the blocks of large calls on one node */
+#define REMO_RPC_HANDLERS_MAX 64u                /* numbers 0 .. REMO_RPC_HANDLERS_MAX - 1 */
+#define REMO_RPC_SERVICES_MAX 64u                /* open on one node */
 /* Calls in flight from one node: 320 outside handlers, and 64 at each greater depth. More calls queue at the
  * caller, in any number. */
 #define REMO_RPC_CALLS_MAX 512u
@@ -201,9 +228,15 @@ enum remo_rpc_fate {
 struct remo_rpc_op {
     uint32_t node, number;
     const void *request;
-    size_t request_bytes; /* at most REMO_RPC_BYTES_MAX */
+    size_t request_bytes; /* at most REMO_RPC_LARGE_BYTES_MAX */
     void *reply;          /* written only when the call ends with a reply, never later; NULL: discard it */
     size_t reply_cap;
+    /* Places in the network memory of this node (see Large), each 0: none. request_place has request_bytes
+     * bytes, and `request` is NULL: the server reads the data there, also if it is short. reply_place has
+     * reply_cap bytes, and `reply` is NULL: the reply is there when the call has ended with a reply. Do not
+     * change the request, use the place of the reply, or free either, before the call has ended with a reply
+     * or remo_rpc_settle has returned 0. */
+    struct remo_addr request_place, reply_place;
     uint64_t timeout_ns; /* from the start; REMO_FOREVER: no limit; 0: send it, and time out almost at once */
     /* Set it if the thread waits for the call next. The thread may first start other calls with `waits`, if
      * it then waits for all of them by one remo_rpc_wait_all, or for one of them by remo_rpc_wait_any. On shm
@@ -230,8 +263,11 @@ struct remo_rpc_op {
         uint64_t head, rest; /* of the request */
         uint64_t mark[2];    /* the writes of the thread before the call, while it is queued */
         uint32_t slot;
-        uint32_t state; /* atomic */
-        uint32_t wake;  /* when to wake the service thread of the server */
+        uint32_t state;     /* atomic */
+        uint32_t wake;      /* when to wake the service thread of the server */
+        uint32_t serial;    /* of a call that has ended without a reply; 0: nothing is late */
+        void *block;        /* of a call that has not been sent */
+        uint64_t places[3]; /* of a large call */
     } own;
 };
 
@@ -245,8 +281,8 @@ struct remo_rpc_op {
  *   -EHOSTDOWN  the server, or a node to which the request was forwarded, has failed or left
  *   -ENOTCONN   one of these nodes has closed the service
  *   -ENOSYS     one of these nodes has no handler of the number
- *   -EMSGSIZE   the request is longer than REMO_RPC_BYTES_MAX: not sent. Or the reply is longer than
- *               `cap`: it is discarded
+ *   -EMSGSIZE   the request is longer than REMO_RPC_LARGE_BYTES_MAX, or it is large and the handler is
+ *               SHORT: not executed. Or the reply is longer than `cap`: it is discarded
  *   -ELOOP      the call is deeper than REMO_RPC_DEPTH_MAX
  *   -EDEADLK    the caller is a SHORT handler or a `done` function
  *   -EINVAL     an argument is wrong
@@ -263,7 +299,11 @@ REMO_API int remo_rpc_call(struct remo_rpc *rpc, uint32_t node, uint32_t number,
  *   -EBUSY      the call is in flight, and stays so
  *   -EHOSTDOWN  the node has failed or left
  *   -ENOTCONN   the node has closed the service
- *   -EMSGSIZE   the request is longer than REMO_RPC_BYTES_MAX
+ *   -EMSGSIZE   the request is longer than REMO_RPC_LARGE_BYTES_MAX
+ *   -EFAULT     a place is not in the network memory of this node
+ *   -ENOBUFS    the blocks of large calls have REMO_RPC_BLOCKS_BYTES_MAX bytes: end some of the calls, or
+ *               name places
+ *   -ENOSPC, -ENOMEM  no memory for the block of a large call
  *   -ELOOP, -EINVAL, -EPROTO  as in remo_rpc_call
  *   others      never on shm: those of the fence, also -ETIMEDOUT, and of the network */
 REMO_API int remo_rpc_start(struct remo_rpc *rpc, struct remo_rpc_op *call);
@@ -307,12 +347,25 @@ REMO_API int remo_rpc_test(struct remo_rpc_op *call);
  * a call in flight becomes -ECANCELED, its fate NOT_SENT or UNKNOWN. For a call with `done`, waits while
  * another thread runs a `done` function. No effect on NULL, a zeroed call, or a call that has ended. */
 REMO_API void remo_rpc_cancel(struct remo_rpc_op *call);
+/* Wait until no node can read or write the places that the program has named for a call that has ended (see
+ * Large). Returns 0 at once if the call ended with a reply, or was not sent. Serves meanwhile, as
+ * remo_rpc_wait does. `timeout_ns` 0: check once. If the call is started again, the places of its earlier use
+ * can no longer be settled.
+ * Errors:
+ *   -ETIMEDOUT  the reply has not arrived: the server may still use the places
+ *   -EHOSTDOWN  a node that had the request has failed or left, and may still use the places on shm: do not
+ *               use them again before this node closes
+ *   -EDEADLK    the caller is a SHORT handler or a `done` function, and `timeout_ns` is not 0
+ *   -EBUSY      the call is in flight
+ *   -EINVAL     `call` is NULL */
+REMO_API int remo_rpc_settle(struct remo_rpc_op *call, uint64_t timeout_ns);
 /* Run handler `number` of `node` without a reply. The data is copied before the return. Waits for room in the
  * ring of the node, for op_timeout_ns at most. In a SHORT handler or a `done` function it does not wait: the
  * post queues. A success does not prove that the handler runs: `node` may fail, close the service or have no
  * such handler. If this node leaves the job first, its unexecuted requests are discarded. Before leaving,
  * use a call.
  * Errors: those of remo_rpc_start except -EBUSY, and
+ *   -EMSGSIZE   the data is longer than REMO_RPC_BYTES_MAX
  *   -ETIMEDOUT  the ring of the node is full, or the fence timed out; nothing was sent
  *   -ENOBUFS    the caller is a handler or a `done` function: REMO_RPC_QUEUED_MAX posts and forwards are
  *               queued for the node already
@@ -358,17 +411,22 @@ REMO_API uint32_t remo_rpc_late_count(const struct remo_rpc *rpc);
 
 /* Identifies a request whose reply is deferred. */
 struct remo_rpc_deferred {
-    uint64_t word[2];
+    uint64_t word[4];
 };
 
 /* In the handler: reply with a status and data. The status is the handler's own; negative codes of
- * errno.h are usual for errors. The data is copied before the return. Waits only for the fence (see Cost).
- * Cost: 1 write.
+ * errno.h are usual for errors. The data is copied before the return. Waits only for the fence (see Cost),
+ * and until a large reply is written. If writes of it time out, it waits until none of them is in flight, or
+ * the caller's node has failed.
+ * If a large reply is longer than the place of the call, the caller gets -EMSGSIZE and the length.
+ * Cost: 1 write; 2 if the reply is large (see Cost).
  * Errors:
  *   -EALREADY   the request was replied to, deferred or forwarded
- *   -EMSGSIZE   `bytes` is more than REMO_RPC_BYTES_MAX; nothing was sent
+ *   -EMSGSIZE   `bytes` is more than REMO_RPC_LARGE_BYTES_MAX, or in a SHORT handler or a `done` function
+ *               more than REMO_RPC_BYTES_MAX; nothing was sent
  *   -EINVAL     an argument is NULL, or the request is a post
  *   -EHOSTDOWN  the caller's node has failed or left
+ *   -EFAULT     the caller has named a place outside its network memory; the request still needs its reply
  *   others      never on shm: no memory to queue the reply, or a fence has failed (see Cost). Nothing
  *               was sent, and the request still needs its reply */
 REMO_API int remo_rpc_reply(const struct remo_rpc_request *request, int status, const void *data,
@@ -381,9 +439,10 @@ REMO_API int remo_rpc_defer(const struct remo_rpc_request *request, struct remo_
 REMO_API int remo_rpc_reply_later(struct remo_rpc *rpc, struct remo_rpc_deferred deferred, int status,
                                   const void *data, size_t bytes);
 /* In the handler: pass the request to handler `number` of another node of this service, with other
- * data. The handler there replies to the caller directly. Each forward adds 1 to the depth, so a call made
- * outside handlers can be forwarded REMO_RPC_DEPTH_MAX - 1 times. A post cannot be forwarded (-EINVAL).
- * Waits only for the fence (see Cost). After an error the request still needs its reply.
+ * data, of at most REMO_RPC_BYTES_MAX bytes. The handler there replies to the caller directly. Each forward
+ * adds 1 to the depth, so a call made outside handlers can be forwarded REMO_RPC_DEPTH_MAX - 1 times. A post
+ * cannot be forwarded (-EINVAL). Waits only for the fence (see Cost). After an error the request still needs
+ * its reply.
  * Errors: those of remo_rpc_reply, and
  *   -ELOOP      the request is too deep
  *   -EHOSTDOWN, -ENOTCONN, -EAGAIN, -EPROTO  `node` is not connected to this service

@@ -6,22 +6,24 @@
  * Use:     open the tree on all participants; remo_channel_wait; then get, change and scan from any of them.
  *          Make keys of numbers and several components with key.h. See examples/sensors.c.
  * Layout:  the nodes of an owner's tree are versioned objects (versioned.h) of that owner, of node_bytes
- *          bytes each. The root always has index 0. A node contains a header of 16 bytes, the limits of its
- *          range of keys (fences), and entries, each with 7 bytes of overhead: two sizes, an offset (slot),
- *          and a hash of the key (fingerprint). The entries are sorted, except those in the tail of a leaf:
- *          at most the last 8 new entries, in the order of their insertion. A split, a merge or any
+ *          bytes each. The root always has index 0. A node contains a header of 20 bytes, the limits of its
+ *          range of keys (fences), and entries. If all entries of a leaf have the same sizes, it is compact:
+ *          each entry has 9 bits of overhead, a hash of the key (fingerprint) and a mark. Otherwise each
+ *          entry has 7 bytes: two sizes, an offset (slot), and a fingerprint. The entries are sorted, except
+ *          those in the tail of a leaf: at most the last 8 new entries, in the order of their insertion, each
+ *          with 6 bytes of overhead. A split, a merge or any
  *          other change of several nodes is one commit.
  *          Network memory: that of the versioned objects, with a log_bytes of node_bytes / 8, and of rpc.
  *          Private memory, besides theirs: of an owner, a copy of each inner node, 34 more nodes, 12 bytes
  *          for each of `nodes`, 64 KiB, and copies of as many nodes as one apply or one call of remove_range
- *          has changed so far; of a load, 16 nodes; of each thread that reads, 2.1 node_bytes for each of up
+ *          has changed so far; of a load, 32 nodes; of each thread that reads, 2.1 node_bytes for each of up
  *          to 1024 inner nodes, and 16 nodes for each get or scan that its tasks run at the same time.
  * Cost:    network operations, where memory is not mapped. At the owner itself there are none. Reading a
  *          node of the tree takes 1 read, 2 the first time, and 3 after a move (versioned.h). Each thread
  *          caches the inner nodes that it reads.
  *          - get: 1 node, the leaf; also each inner node on the path that is not cached. If the cached nodes
  *            lead to a wrong leaf, after a split or a merge: all nodes on the path, again. In mapped memory
- *            a get reads only parts of the leaf: header, slots, fingerprints and fences, the entries whose
+ *            a get reads only parts of the leaf: header, marks, fingerprints and fences, the entries whose
  *            fingerprint is that of the key, and the tail if the key is not among them;
  *          - get_many: as get for each key, with the leaves of up to 16 keys of one owner at the same time;
  *          - insert, update, upsert, remove, compare_put: 1 call (rpc.h), which is repeated while scans delay
@@ -138,8 +140,9 @@ REMO_API int remo_tree_get_many(struct remo_tree *tree, struct remo_tree_item *i
  * Errors:
  *   -EEXIST     insert: the key is present
  *   -ENOENT     update, remove: the key is absent
- *   -ENOSPC     the owner has no free node, or its tree has 16 levels; removals, and updates by a value of
- *               the same size, still succeed
+ *   -ENOSPC     the owner has no free node, or its tree has 16 levels. Removals, and updates by a value of
+ *               the same size, still succeed; an update by a value of another size, also a shorter one, may
+ *               need a free node
  *   -EINVAL     an argument is NULL, or the key or the value is too long
  *   -EBUSY      scans delayed the change for op_timeout_ns; it was not made
  *   -ETIMEDOUT  the owner did not reply for op_timeout_ns (see Failure)
@@ -211,11 +214,13 @@ struct remo_tree_entry {
  * an error: those are the first entries of the input.
  * Shape: the load collects entries for up to 16 leaves, copies them, and makes these leaves at one instant.
  * So a scan or a snapshot sees the first entries of the input, up to the end of some leaf. A leaf is filled
- * to fill_percent of its room, 50 to 100 (0: 90), so that later inserts do not split it. Inner nodes are
- * full. If the tree has keys between the first and the last key of a new leaf, its entries are inserted one
- * by one. So a load into an empty tree, or behind the last key, is fastest.
- * Memory: an entry of 8 + 8 bytes takes 23 bytes of a leaf. With nodes of 4096 bytes, with all headers, inner
- * nodes and logs, it takes 26.7 bytes of network memory at 100 percent, and 29.6 at 90, besides `retain`.
+ * to fill_percent of its room, 50 to 100 (0: 90), so that later inserts of entries of the same sizes do not
+ * split it. An entry of another size may split it: then it needs a free node. Inner nodes are full. If the
+ * tree has keys between the first and the last key of a new leaf, its entries are inserted one by one. So a
+ * load into an empty tree, or behind the last key, is fastest.
+ * Memory: if all entries of a leaf have the same sizes, an entry of 8 + 8 bytes takes 17.2 bytes of a leaf.
+ * With nodes of 4096 bytes, with all headers, inner nodes and logs, it takes 19.9 bytes of network memory at
+ * 100 percent, and 22.2 at 90, besides `retain`.
  * Threads: any, even several loads at once. `next` runs in the calling thread, and may block and use the
  * tree. The load holds the owner's mutex while it makes up to 16 leaves, but never while `next` runs: other
  * changes wait for that time at most. The load waits as an insert does while scans delay changes.

@@ -29,6 +29,15 @@
  *            validation of all keys that were only read; then, unless k is 0, 1 call, and k - 1 more for
  *            which the commit does not wait. A change of an item of this node needs no operation.
  *          So a transaction without changes that finds n keys normally takes n + (n - 1) reads.
+ *          With early locks (see Locks) instead:
+ *          - remo_tx_read_for_update, and the first insert, update, put or delete of a key: 1 call;
+ *          - commit with changes, if items of k other nodes are locked: the validation of all keys that were
+ *            only read; then, unless k is 0, 1 call, and k - 1 more for which the commit does not wait. Each
+ *            of them has the changes of all k owners. For each absent key that was only read, whose owner has
+ *            locked another key: 2 calls more;
+ *          - the end of a transaction with locks and without changes, also its abort: k calls for which it
+ *            does not wait.
+ *          So a change of one item takes 2 calls, and of n items of one owner n + 1.
  *          A wait: 1 call to each owner of keys that the transaction has read, also to this node. The owner
  *          replies when a key changes, or at once if one has changed already. Then 1 post to each other
  *          owner, which replies.
@@ -56,6 +65,22 @@
  *          items are in conflict. Lookups and changes of these items wait (structure.h). A lookup in a
  *          transaction does not wait if its read finds the item. The commit itself never waits for a lock. At
  *          most 32 such commits of a node in a space run at the same time; others wait.
+ *          A space with REMO_TX_EARLY locks each item when a transaction reads it for update, or changes its
+ *          key: present items and absent keys, whatever their owner. The item stays locked until
+ *          remo_tx_commit, remo_tx_abort, remo_tx_wait or remo_tx_close, or until the node of the transaction
+ *          fails: a lock has no time limit. So a `body` must not wait for other transactions, or pause for
+ *          long. In such a space no function waits for a lock. If the owner finds the item locked,
+ *          remo_tx_read and the functions that change a key return -EAGAIN at once. The transaction can then
+ *          only abort. So transactions do not deadlock. But a lookup of structure.h waits for locks, also for
+ *          those of its own thread. From its first lock to its end, a transaction counts as one of the 32
+ *          commits.
+ *          Which to choose: late locks are the default. They take fewer messages and less time: reads need no
+ *          call, and all keys of one owner are committed by one call. In `remo bench smallbank` and `tatp`
+ *          early locks make 0.57 to 0.90 times as many transactions, and 0.3 to 0.65 times as many if most
+ *          attempts are in conflict, because they are held for longer. Choose early locks if transactions
+ *          work for long with the values that they have read. Once such a transaction has locked its keys,
+ *          shorter transactions cannot make its commit fail, and a conflict shows before the work. The spaces
+ *          of all nodes may differ, and two spaces with the same structures may have different locks.
  * Failure: a transaction is applied completely or not at all, on all nodes that are up. Items of a node that
  *          fails are lost.
  *          If an owner fails or closes the space, the waits for its keys end with -EHOSTDOWN or -ENOTCONN at
@@ -66,7 +91,10 @@
  *          together, the remaining owners abort the transaction, unless one of them has applied it. A lookup
  *          at the decider may have returned the changes before the decider failed.
  *          If an owner fails before it has prepared, or before keys of it that were only read are validated,
- *          the commit returns -EHOSTDOWN, and nothing has changed.
+ *          the commit returns -EHOSTDOWN, and nothing has changed. With early locks: also if this node
+ *          detects, before the decision, the failure of an owner that has locked an item. The decider is then
+ *          the owner of the first lock that is not the node that runs the transaction. If that node fails at
+ *          any time, the owners unlock the items in the same way.
  *          If the decider fails later, the commit waits until all nodes have detected this, and returns
  *          -EHOSTDOWN. The transaction is committed, unless this node has lost all other nodes because it
  *          counts as failed for them. If the others do not detect the failure of the decider within
@@ -88,12 +116,13 @@
  *          must not hold a mutex that a handler acquires.
  *          At most 16 LONG handlers of a depth run at a node (rpc.h). If all of them wait for changes, no
  *          other LONG request of this depth starts, also none that would make the change.
- * Memory:  a transaction object takes about 28 KiB. A space is one service of rpc.h. It reserves 350 KiB of
+ * Memory:  a transaction object takes about 28 KiB. A space is one service of rpc.h. It reserves 500 KiB of
  *          address space per node of the job and 5 MiB once; most of it takes no memory before its first use.
  *          A call takes up to 32 KiB of the stack.
- * Source:  Storm 5.3, 5.4. As in FaRM, items are locked only during the commit. Differs in: a commit
- *          validates absent keys too; without changes it skips the key that was looked up last; one call
- *          commits if all keys have one owner; owners find out the outcome without replicas.
+ * Source:  Storm 5.3, 5.4: early locks. By default, items are locked only during the commit, as in FaRM.
+ *          Differs in: a commit validates absent keys too; without changes it skips the key that was looked
+ *          up last; one call commits if all keys have one owner; owners find out the outcome without
+ *          replicas.
  *          docs/internals/tx.md has the proof.
  */
 #pragma once
@@ -113,17 +142,24 @@ REMO_BEGIN
 struct remo_tx_space;
 struct remo_tx;
 
+/* When a transaction locks the items that it changes (see Locks). */
+enum remo_tx_locks {
+    REMO_TX_LATE, /* during its commit */
+    REMO_TX_EARLY /* when it reads them for update, or changes them */
+};
+
 struct remo_tx_space_options {
     struct remo_nodeset participants;         /* empty: the parent's; each must have opened all structures */
     struct remo_structure *const *structures; /* open, the same in the same order on every participant */
     uint32_t structure_count;                 /* 1 to REMO_TX_STRUCTURES_MAX */
+    enum remo_tx_locks locks;                 /* 0: REMO_TX_LATE; of the transactions of this node */
 };
 
 /* Open the transaction space `name` below `parent`. If the structures of two nodes differ, remo_channel_wait
  * returns -EPROTO. Close the space before its structures. Does not wait for peers to open.
  * Errors:
- *   -EINVAL  an argument or a structure is NULL, structure_count is out of range, or a structure is
- *            listed twice
+ *   -EINVAL  an argument or a structure is NULL, structure_count is out of range, a structure is listed
+ *            twice, or `locks` is unknown
  *   -ENOMEM  no memory
  *   others   those of remo_rpc_open */
 REMO_API int remo_tx_space_open(struct remo_channel *parent, const char *name,
@@ -132,7 +168,9 @@ REMO_API int remo_tx_space_open(struct remo_channel *parent, const char *name,
 /* Close the space, after its transaction objects; not in a handler or a `done` function (rpc.h). NULL has
  * no effect. Waits until the calls of peers that run here have returned, until the owners of items have
  * the outcome of the transactions of this node, and until this node has the outcome of the transactions that
- * it has prepared. If an owner has failed during a commit, waits until all nodes have detected this. */
+ * it has prepared. With early locks of peers, also waits until their transactions that have locked items here
+ * have ended; such a lock has no time limit. If an owner has failed during a commit, waits until all nodes
+ * have detected this. */
 REMO_API void remo_tx_space_close(struct remo_tx_space *space);
 /* Return the channel of the space, for remo_channel_wait; NULL if `space` is NULL. */
 REMO_API struct remo_channel *remo_tx_space_channel(struct remo_tx_space *space);
@@ -163,9 +201,30 @@ REMO_API int remo_tx_begin(struct remo_tx *tx);
  *   -ENOBUFS    the transaction has REMO_TX_ITEMS_MAX keys
  *   -EINVAL     an argument is NULL, the key is empty, or the structure is not one of the space
  *   -ESTALE     the transaction has not begun, or it has ended
+ *   -EAGAIN     REMO_TX_EARLY: the key is locked (see Locks). Return -EAGAIN from `body`, or abort
  *   others      those of remo_structure_lookup */
 REMO_API int remo_tx_read(struct remo_tx *tx, struct remo_structure *structure, const void *key,
                           size_t key_bytes, void *value, size_t cap, size_t *ret_value_bytes);
+/* Read a key that the transaction will change. In a space with REMO_TX_LATE this is remo_tx_read. With
+ * REMO_TX_EARLY, lock the key, also if it is absent, until the transaction ends: its state cannot change
+ * before. If the transaction has read the key before, the result is the same again. The functions below that
+ * change a key do this first, remo_tx_put too. Does not wait for the lock of another transaction. With
+ * REMO_TX_EARLY, if the key cannot be locked, or there is no room for its value, nothing can be committed:
+ * further functions that lock a key return this error too, and so does remo_tx_commit. Call remo_tx_abort.
+ * Blocks for op_timeout_ns at most, the first time in a transaction for twice as long. Cost with
+ * REMO_TX_EARLY: 1 call (rpc.h); none if this node owns the key, or the transaction has locked it.
+ * Errors: those of remo_tx_read, and with REMO_TX_EARLY
+ *   -EAGAIN     the key is locked by another transaction, or has changed since this one has read it: see
+ *               remo_tx_last_conflict. Return -EAGAIN from `body`, or abort and begin again
+ *   -ENOSPC     the key is absent, and its owner has no room for it
+ *   -EMSGSIZE   also if the locked keys of an owner need more than REMO_RPC_BYTES_MAX together: see
+ *               remo_tx_commit
+ *   -EDEADLK    the caller is a SHORT handler or a `done` function
+ *   -EHOSTDOWN, -ENOTCONN  the owner has failed or left, or has closed the space
+ *   -ETIMEDOUT  the owner does not answer, or 32 commits and transactions with locks of this node have not
+ *               ended */
+REMO_API int remo_tx_read_for_update(struct remo_tx *tx, struct remo_structure *structure, const void *key,
+                                     size_t key_bytes, void *value, size_t cap, size_t *ret_value_bytes);
 /* A key for remo_tx_read_many, and its result. */
 struct remo_tx_lookup {
     struct remo_structure *structure;
@@ -190,7 +249,7 @@ REMO_API int remo_tx_read_many(struct remo_tx *tx, struct remo_tx_lookup *lookup
 /* Insert an absent key (insert), replace the value of a present key (update), do whichever applies (put), or
  * delete a present key (delete). The change takes effect when the transaction commits. `value` may be NULL if
  * `value_bytes` is 0.
- * Errors: those of remo_tx_read, and
+ * Errors: those of remo_tx_read_for_update, and
  *   -EEXIST    insert: the key is present
  *   -ENOENT    update, delete: the key is absent
  *   -EMSGSIZE  the value is longer than value_bytes_max */
@@ -221,7 +280,8 @@ REMO_API int remo_tx_check(struct remo_tx *tx);
  *   -EMSGSIZE   a request of a commit with changes is longer than REMO_RPC_BYTES_MAX (rpc.h). It has
  *               8 bytes; for each key of the owner 24 bytes and the key; and the last new value of each
  *               changed key. If the keys have several owners: 32 bytes more, and 2 bytes for each owner.
- *               Nothing has changed
+ *               With REMO_TX_EARLY one request has this for all keys that are locked at other nodes, and 12
+ *               bytes more for each owner. Nothing has changed
  *   -EHOSTDOWN  an owner has failed or left (see Failure)
  *   -ENOTCONN   an owner has closed the space (see Failure)
  *   -ETIMEDOUT  an owner does not answer (see Failure), or 32 commits of this node have not ended
@@ -252,7 +312,7 @@ enum remo_tx_fate {
  *   others      those of remo_rpc_serve */
 REMO_API int remo_tx_settle(struct remo_tx *tx, uint64_t timeout_ns, enum remo_tx_fate *ret_fate);
 /* End the transaction without its changes. No effect on NULL or a transaction that has ended. No network
- * operation. */
+ * operation; with REMO_TX_EARLY 1 call to each owner of a lock, for which it does not wait. */
 REMO_API void remo_tx_abort(struct remo_tx *tx);
 
 /* End the transaction without its changes, also after an error, and wait until a key that it has read may
@@ -320,7 +380,8 @@ struct remo_tx_conflict {
     enum remo_tx_conflict_kind kind;
 };
 /* Return the key for which the last remo_tx_commit or remo_tx_check since remo_tx_begin returned -EAGAIN, and
- * the kind of conflict. If several keys are in conflict, return one of them. Does not block.
+ * the kind of conflict; with REMO_TX_EARLY also that of a read or change. If several keys are in conflict,
+ * return one of them. Does not block.
  * Errors:
  *   -ENOENT  the last such call did not report a conflict, or there was no such call
  *   -EINVAL  an argument is NULL */

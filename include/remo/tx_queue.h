@@ -100,8 +100,9 @@ REMO_API void remo_tx_queue_close(struct remo_tx_queue *queue);
 REMO_API struct remo_structure *remo_tx_queue_structure(struct remo_tx_queue *queue);
 
 /* Append an element, when the transaction commits. Copied on return; `value` may be NULL if `value_bytes` is
- * 0. Blocks as remo_tx_read. If the queue is full, remo_tx_commit returns -ENOSPC. After an error that is not
- * -EINVAL the transaction is aborted, unless the element is longer than value_bytes_max.
+ * 0. Blocks as remo_tx_read. If the queue is full, remo_tx_commit returns -ENOSPC, or this function if the
+ * space has REMO_TX_EARLY. After an error that is not -EINVAL the transaction is aborted, unless the element
+ * is longer than value_bytes_max.
  * Errors:
  *   -EMSGSIZE  the element is longer than value_bytes_max, or as remo_tx_put
  *   -EINVAL    an argument is NULL, or the queue is not one of the space

@@ -6,7 +6,7 @@
  *          several objects of its owner at one instant. A read returns an object as of the owner's
  *          newest version. A read of several objects returns all of them as of one version of their
  *          owner. A read can also return an object as of an earlier version.
- * Layout:  an extent is memory for one object: {header of 40 bytes; base[object_bytes]; records}. The
+ * Layout:  an extent is memory for one object: {header of 40 bytes; records; base[object_bytes]}. The
  *          base is the contents of the object at one version. A commit appends a record for each
  *          range: {u64 version, range, seal; data}. A seal is a checksum of a base or a record. The
  *          head, the first word of the header, counts the words of records. The directory has one
@@ -18,7 +18,7 @@
  *          (objects + retain) extents of 40 + object_bytes + log_bytes bytes, rounded up to 64. Other
  *          nodes provide none. Private memory of an owner: 24 bytes for each object, 8 for each
  *          extent, 4 for each retained extent, and 1 extent.
- *          Private memory of a reader: 8 bytes for each object of an owner from which it reads; in
+ *          Private memory of a reader: 16 bytes for each object of an owner from which it reads; in
  *          each thread, a buffer of an extent's size for each object that is read at the same time,
  *          up to 16 for each call. A thread keeps the buffers if an extent has at most 64 KiB.
  * Cost:    commit: no network operation. A move copies the object and its records twice.
@@ -35,8 +35,8 @@
  *          time.
  *          visit, visit_many: as read_at and read_many_at. visit_each: as read for each object, 16 objects at
  *          the same time. In mapped memory, visit_many also loads the first 2 KiB of the next object and 384
- *          bytes of its records into the cache during the visit of one. visit_each loads the first 512 bytes
- *          of each extent, and 384 bytes of its records, before it reads them.
+ *          bytes of its header and records into the cache during the visit of one. visit_each loads the first
+ *          512 bytes of each base, and 384 bytes of header and records, before it reads them.
  *          read_at: as read; at most 1 more read of an extent for each move of the object since
  *          `version`; and 1 read of 8 bytes if this node has not found yet that the owner has reached
  *          `version`.
@@ -44,8 +44,9 @@
  *          version: 1 read; at the owner none.
  *          A read that starts again (see Limit) repeats these reads. A read of more than 8 KiB may be
  *          split, as in region.h. Where memory is not mapped, a read transfers the whole extent, with
- *          the space that no record uses yet, and verifies the seals of the base and of the records
- *          that it uses.
+ *          the space that no record uses yet. If this node has read the extent before, it transfers the
+ *          base without the zeros at its end: they do not change until the object moves. The read
+ *          verifies the seals of the base and of the records that it uses.
  * Order:   linearizable: the commits of an owner, and read, read_many and version of it, take effect
  *          in one order, which agrees with real time. A commit is visible to all nodes when it
  *          returns. A read of several objects has one owner: no call reads the objects of several

@@ -43,7 +43,10 @@
     X(rpc_calls) X(rpc_threads) X(rpc_forward) X(rpc_posts) X(rpc_window) X(rpc_circle) X(rpc_order)         \
     X(rpc_pieces) X(rpc_cancel) X(rpc_long) X(rpc_long_close) X(rpc_long_expired) X(rpc_long_abandon)        \
     X(rpc_forged) X(rpc_named) X(rpc_retired) X(rpc_late) X(rpc_near) X(rpc_near_started)                    \
-    X(rpc_overtake) X(rpc_any) X(rpc_leaf)                                                                   \
+    X(rpc_overtake) X(rpc_any)                                                                               \
+    X(rpc_large) X(rpc_large_cancel) X(rpc_large_failed) X(rpc_large_places) X(rpc_large_settle)             \
+    X(rpc_large_forward) X(rpc_large_defer) X(rpc_large_delayed) X(rpc_large_forged) X(rpc_large_sizes)      \
+    X(rpc_large_full) X(rpc_leaf)                                                                            \
     X(table_changes) X(table_updates) X(table_reuse) X(table_relinked) X(table_threads)                      \
     X(table_slots) X(table_buckets) X(table_growth) X(table_divided) X(table_refilled) X(table_crowd)        \
     X(structure_changes) X(structure_reuse) X(structure_relinked) X(structure_threads) X(structure_tx)       \
@@ -54,6 +57,9 @@
     X(tx_queue) X(tx_queue_threads) X(tx_queue_key) X(tx_queue_owners)                                       \
     X(tx_wait_turns) X(tx_wait_owners) X(tx_wait_queue) X(tx_wait_growth) X(tx_wait_threads)                 \
     X(tx_wait_again) X(tx_wait_often) X(tx_wait_closes)                                                      \
+    X(tx_early_both) X(tx_early_skew) X(tx_early_gone) X(tx_early_beside) X(tx_early_busy)                   \
+    X(tx_early_three) X(tx_early_two_fail) X(tx_early_moved) X(tx_early_apart) X(tx_early_two_apart)         \
+    X(tx_early_both_apart) X(tx_early_kept) X(tx_early_renewed) X(tx_early_cross)                            \
     X(table_kept) X(table_late) X(table_moved) X(table_full) X(tx_growth)                                    \
     X(versioned_changes) X(versioned_pairs) X(versioned_instants) X(versioned_reuse) X(versioned_stages)     \
     X(versioned_writers) X(versioned_early) X(versioned_outrun) X(versioned_overtaken)                       \

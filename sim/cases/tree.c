@@ -50,39 +50,47 @@ void sim_tree_open_halves(struct tree_state *s, struct remo_node *node, uint32_t
 /* A leaf has room for three entries. */
 static void open_tree(void *state, struct remo_node *node, uint32_t rank) {
     struct remo_tree_options options = {
-        .nodes = 8, .node_bytes = 70, .key_bytes_max = 1, .value_bytes_max = 8, .retain = 12};
+        .nodes = 8, .node_bytes = 74, .key_bytes_max = 1, .value_bytes_max = 8, .retain = 12};
     remo_nodeset_add(&options.owners, OWNER);
     ((struct tree_state *)state)->fixed = "";
     ((struct tree_state *)state)->by_snapshot = true;
     open_with(state, node, rank, &options);
 }
 
+/* The same, with values of two sizes: leaves are compact and mixed. */
+static void open_mixed(void *state, struct remo_node *node, uint32_t rank) {
+    ((struct tree_state *)state)->has_sizes = true;
+    open_tree(state, node, rank);
+}
+
 /* Each of two owners has two of the keys. Its leaf has room for one of them; the other splits the leaf. */
 static void open_owners(void *state, struct remo_node *node, uint32_t rank) {
     ((struct tree_state *)state)->by_snapshot = true;
-    sim_tree_open_halves(state, node, rank, "c", 70, 8);
+    sim_tree_open_halves(state, node, rank, "c", 74, 8);
 }
 
 /* Node 0 has three of the keys, node 1 one. A leaf has room for two entries. */
 static void open_frozen(void *state, struct remo_node *node, uint32_t rank) {
-    sim_tree_open_halves(state, node, rank, "d", 118, VALUE_BYTES_MAX);
+    sim_tree_open_halves(state, node, rank, "d", 122, VALUE_BYTES_MAX);
 }
 
 /* A leaf has room for two entries, the root for eight children. The fixed keys fill six leaves. With three of
  * the keys there are nine leaves, and the root splits. */
 static void open_levels(void *state, struct remo_node *node, uint32_t rank) {
     struct remo_tree_options options = {
-        .nodes = 15, .node_bytes = 118, .key_bytes_max = 1, .value_bytes_max = VALUE_BYTES_MAX, .retain = 12};
+        .nodes = 15, .node_bytes = 122, .key_bytes_max = 1, .value_bytes_max = VALUE_BYTES_MAX, .retain = 12};
     remo_nodeset_add(&options.owners, OWNER);
     ((struct tree_state *)state)->fixed = "1234567";
     open_with(state, node, rank, &options);
 }
 
-/* As for levels, with more nodes: the indices that an apply drops become free only after its commit. */
+/* As for levels, with values of two sizes and more nodes: the indices that an apply drops become free only
+ * after its commit. */
 static void open_apply(void *state, struct remo_node *node, uint32_t rank) {
     struct remo_tree_options options = {
-        .nodes = 24, .node_bytes = 118, .key_bytes_max = 1, .value_bytes_max = VALUE_BYTES_MAX, .retain = 16};
+        .nodes = 24, .node_bytes = 122, .key_bytes_max = 1, .value_bytes_max = VALUE_BYTES_MAX, .retain = 16};
     remo_nodeset_add(&options.owners, OWNER);
+    ((struct tree_state *)state)->has_sizes = true;
     ((struct tree_state *)state)->fixed = "1234567";
     open_with(state, node, rank, &options);
 }
@@ -91,8 +99,12 @@ void sim_tree_close(void *state, uint32_t rank) {
     remo_tree_close(((struct tree_state *)state)->trees[rank]);
 }
 
+size_t sim_tree_value_bytes(const struct tree_state *s, uint64_t number) {
+    return s->value_bytes - (s->has_sizes ? number % 2 : 0);
+}
+
 uint64_t sim_tree_number(const struct tree_state *s, const unsigned char *value, size_t bytes) {
-    sim_require(bytes == s->value_bytes, "a value of %zu bytes", bytes);
+    sim_require(bytes > 0 && bytes == sim_tree_value_bytes(s, value[0]), "a value of %zu bytes", bytes);
     for (uint32_t i = 1; i < bytes; i++)
         sim_require(value[i] == value[0], "a torn value");
     return value[0];
@@ -130,12 +142,12 @@ static int remove_range(struct remo_tree *tree, unsigned char key) {
 static int do_step(const struct tree_state *s, uint32_t rank, uint64_t step, uint64_t *ret_number) {
     struct remo_tree *tree = s->trees[rank];
     unsigned char key = (unsigned char)('a' + (step >> 8 & 15)), value[VALUE_BYTES_MAX];
-    size_t bytes = 0;
+    size_t bytes = 0, written_bytes = sim_tree_value_bytes(s, step & 255);
     memset(value, (int)(step & 255), sizeof value);
     switch (step >> 12) {
-    case TX_INSERT: return remo_tree_insert(tree, &key, 1, value, s->value_bytes);
-    case TX_UPDATE: return remo_tree_update(tree, &key, 1, value, s->value_bytes);
-    case TX_PUT: return remo_tree_upsert(tree, &key, 1, value, s->value_bytes);
+    case TX_INSERT: return remo_tree_insert(tree, &key, 1, value, written_bytes);
+    case TX_UPDATE: return remo_tree_update(tree, &key, 1, value, written_bytes);
+    case TX_PUT: return remo_tree_upsert(tree, &key, 1, value, written_bytes);
     case TX_DELETE: return step & BY_RANGE ? remove_range(tree, key) : remo_tree_remove(tree, &key, 1);
     default: break;
     }
@@ -159,10 +171,10 @@ static int do_apply(const struct tree_state *s, uint32_t rank, uint64_t steps) {
     for (uint64_t rest = steps & ~FAILS; rest; rest >>= 16) {
         keys[count] = (unsigned char)('a' + (rest >> 8 & 15));
         memset(values[count], (int)(rest & 255), sizeof values[count]);
-        writes[count] = (struct remo_tree_write){.kind = (rest >> 12 & 15) == TX_PUT ? REMO_TREE_UPSERT
-                                                                                     : REMO_TREE_REMOVE,
-                                                 .key = {&keys[count], 1},
-                                                 .value = {values[count], s->value_bytes}};
+        writes[count] = (struct remo_tree_write){
+            .kind = (rest >> 12 & 15) == TX_PUT ? REMO_TREE_UPSERT : REMO_TREE_REMOVE,
+            .key = {&keys[count], 1},
+            .value = {values[count], sim_tree_value_bytes(s, rest & 255)}};
         count++;
     }
     writes[count] = writes[0];
@@ -328,7 +340,7 @@ const struct sim_case sim_case_tree_changes = {.object = "tree",
                                                .nodes = 3,
                                                .threads = 1,
                                                .state_bytes = sizeof(struct tree_state),
-                                               .open = open_tree,
+                                               .open = open_mixed,
                                                .close = sim_tree_close,
                                                .body = changes_body,
                                                .after = sim_tree_after,
@@ -456,7 +468,7 @@ const struct sim_case sim_case_tree_apply = {.object = "tree",
                                              .nodes = 3,
                                              .threads = 1,
                                              .state_bytes = sizeof(struct tree_state),
-                                             .open = open_tree,
+                                             .open = open_mixed,
                                              .close = sim_tree_close,
                                              .body = apply_body,
                                              .after = sim_tree_after,
@@ -511,7 +523,7 @@ const struct sim_case sim_case_tree_reuse = {.object = "tree",
                                              .nodes = 2,
                                              .threads = 1,
                                              .state_bytes = sizeof(struct tree_state),
-                                             .open = open_tree,
+                                             .open = open_mixed,
                                              .close = sim_tree_close,
                                              .body = reuse_body,
                                              .after = sim_tree_after,

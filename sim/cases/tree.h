@@ -24,7 +24,8 @@
 
 struct tree_state {
     struct remo_tree *trees[SIM_NODES_MAX];
-    size_t value_bytes;
+    size_t value_bytes; /* if has_sizes, values of odd numbers have one byte less, so that sizes differ */
+    bool has_sizes;
     const char *fixed;             /* keys that do not change */
     bool by_snapshot;              /* of scans of node 2 */
     uint32_t scans[SIM_NODES_MAX]; /* each second one is descending */
@@ -41,6 +42,7 @@ void sim_tree_open_halves(struct tree_state *s, struct remo_node *node, uint32_t
 /* Insert those of the fixed keys that the node owns. */
 void sim_tree_insert_fixed(const struct tree_state *s, uint32_t rank);
 /* Return the number of a value, which consists of equal bytes. */
+size_t sim_tree_value_bytes(const struct tree_state *s, uint64_t number);
 uint64_t sim_tree_number(const struct tree_state *s, const unsigned char *value, size_t bytes);
 /* Execute, check and record calls. */
 void sim_tree_run(struct tree_state *s, uint32_t rank, const uint64_t *steps, uint32_t count);

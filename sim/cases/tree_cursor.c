@@ -15,7 +15,7 @@
 static void open_tree(void *state, struct remo_node *node, uint32_t rank) {
     struct tree_state *s = state;
     struct remo_tree_options options = {
-        .nodes = 12, .node_bytes = 70, .key_bytes_max = 1, .value_bytes_max = 8, .retain = 12};
+        .nodes = 12, .node_bytes = 74, .key_bytes_max = 1, .value_bytes_max = 8, .retain = 12};
     remo_nodeset_add(&options.owners, OWNER);
     s->fixed = "12xy";
     sim_tree_open(s, node, rank, &options);
@@ -24,7 +24,7 @@ static void open_tree(void *state, struct remo_node *node, uint32_t rank) {
 
 /* Each owner has two keys of the oracle and two fixed keys. */
 static void open_owners(void *state, struct remo_node *node, uint32_t rank) {
-    sim_tree_open_halves(state, node, rank, "c", 70, 8);
+    sim_tree_open_halves(state, node, rank, "c", 74, 8);
 }
 
 struct walk {

@@ -68,7 +68,7 @@ static void open_load(void *state, struct remo_node *node, uint32_t rank) {
     struct tree_state *s = state;
     struct remo_tree_options options = {.boundaries = &boundary,
                                         .nodes = 24,
-                                        .node_bytes = 118,
+                                        .node_bytes = 122,
                                         .key_bytes_max = 1,
                                         .value_bytes_max = VALUE_BYTES_MAX,
                                         .retain = 16};

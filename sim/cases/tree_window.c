@@ -10,7 +10,7 @@
 
 /* Node 0 has two of the keys, node 1 the others. A leaf has room for two entries. */
 static void open_tree(void *state, struct remo_node *node, uint32_t rank) {
-    sim_tree_open_halves(state, node, rank, "c", 118, VALUE_BYTES_MAX);
+    sim_tree_open_halves(state, node, rank, "c", 122, VALUE_BYTES_MAX);
 }
 
 struct flight {

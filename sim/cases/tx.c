@@ -26,7 +26,8 @@ static void open_space(struct tx_state *s, struct remo_node *node, uint32_t rank
     sim_opened(remo_channel_wait(channel, REMO_FOREVER), "wait for the structure");
     struct remo_structure *structures[] = {s->structures[rank], remo_tx_queue_structure(s->queues[rank])};
     const struct remo_tx_space_options space = {.structures = structures,
-                                                .structure_count = structures[1] ? 2 : 1};
+                                                .structure_count = structures[1] ? 2 : 1,
+                                                .locks = s->is_early ? REMO_TX_EARLY : REMO_TX_LATE};
     sim_opened(remo_tx_space_open(remo_node_root(node), "tx", &space, &s->spaces[rank]), "open the space");
     sim_opened(remo_channel_wait(remo_tx_space_channel(s->spaces[rank]), REMO_FOREVER), "wait for the space");
     for (uint32_t thread = 0; thread < SIM_THREADS_MAX; thread++)
@@ -147,6 +148,27 @@ int sim_tx_step(struct tx_state *s, uint32_t rank, struct remo_tx *tx, uint64_t 
     return add_result(step, rc, value[0], shift, results);
 }
 
+/* Return whether step i reads its key for update. Even nodes do so if the transaction changes the key later,
+ * and node 0 for each second step too; odd nodes lock a key when they change it. */
+static bool reads_for_update(const struct tx_state *s, uint32_t rank, const uint64_t *steps, uint32_t i) {
+    if (!s->is_early || steps[i] >> 12 != TX_READ || rank % 2 != 0)
+        return false;
+    for (uint32_t later = i + 1; later < STEPS_MAX && steps[later] != 0; later++)
+        if (steps[later] >> 12 != TX_READ && (steps[later] >> 8 & 15) == (steps[i] >> 8 & 15))
+            return true;
+    return rank == 0 && i % 2 == 1;
+}
+
+static int read_for_update(struct tx_state *s, uint32_t rank, struct remo_tx *tx, uint64_t step,
+                           uint32_t shift, uint64_t *results) {
+    uint64_t value[VALUE_WORDS] = {0}, key = s->keys[step >> 8 & 15];
+    size_t bytes = 0;
+    int rc = remo_tx_read_for_update(tx, s->structures[rank], &key, sizeof key, value, sizeof value, &bytes);
+    if (rc == 0)
+        check_value(value, bytes, s->value_words);
+    return add_result(step, rc, value[0], shift, results);
+}
+
 /* Execute the reads with which a transaction begins, at the same time. Returns their number in *ret_count. */
 static int read_together(struct tx_state *s, uint32_t rank, struct remo_tx *tx, const uint64_t *steps,
                          uint32_t *ret_count, uint64_t *results) {
@@ -180,6 +202,21 @@ enum remo_tx_fate sim_tx_settle(struct remo_tx *tx, uint32_t rank, int result) {
     return fate;
 }
 
+/* Return whether a node fails of which a commit that was acknowledged may need one, the coordinator or the
+ * decider: then it counts as one that perhaps took effect. If both fail before an owner has the outcome, the
+ * owners abort (remo/tx.h, Failure). */
+static bool may_be_lost(const struct tx_state *s) {
+    bool is_one = sim_fault.kind == SIM_LOSE
+                  || (sim_fault.kind != SIM_NO_FAULT && sim_fault.kind != SIM_PAUSE && !sim_fault_fails()
+                      && (sim_fault.node == TX_DECIDER || sim_fault.node == TX_COORDINATOR));
+    return s->fails_twice && (is_one || sim_world->test->has_own_fault);
+}
+
+/* Return whether a call may fail: also if another node had no memory to queue its reply. */
+static bool is_excused(uint32_t rank, uint32_t depends_on, int rc) {
+    return sim_out(rank) || sim_excused(rank, depends_on, rc) || (rc == -ENOMEM && sim_any_hurt());
+}
+
 /* Run a transaction once. Returns -EAGAIN if it was in conflict. */
 static int attempt(struct tx_state *s, uint32_t rank, uint32_t thread, const uint64_t *steps) {
     struct remo_tx *tx = s->txs[rank][thread];
@@ -196,7 +233,8 @@ static int attempt(struct tx_state *s, uint32_t rank, uint32_t thread, const uin
     if (s->reads_together)
         rc = read_together(s, rank, tx, steps, &done, &results);
     for (uint32_t i = done; i < STEPS_MAX && steps[i] != 0 && rc == 0; i++)
-        rc = sim_tx_step(s, rank, tx, steps[i], 16 * i, &results);
+        rc = (reads_for_update(s, rank, steps, i) ? read_for_update : sim_tx_step)(s, rank, tx, steps[i],
+                                                                                   16 * i, &results);
     bool is_run = rc == 0;
     if (is_run)
         rc = remo_tx_commit(tx);
@@ -205,13 +243,12 @@ static int attempt(struct tx_state *s, uint32_t rank, uint32_t thread, const uin
     bool is_full = rc == -ENOSPC && is_run && s->queues[rank] && !sim_out(rank);
     if (is_full && s->is_full_exact)
         sim_end(index, rc, 0);
-    else if (fate == REMO_TX_COMMITTED)
+    else if (fate == REMO_TX_COMMITTED && !(changes && may_be_lost(s)))
         sim_end(index, 0, results);
     else if (fate == REMO_TX_NOT_COMMITTED || !is_run || !changes)
         sim_forget(index);
     if (rc != 0 && rc != -EAGAIN && !is_full)
-        sim_require(sim_out(rank) || sim_excused(rank, SIM_ANY, rc), "transaction: %d (%s)", rc,
-                    remo_last_error());
+        sim_require(is_excused(rank, SIM_ANY, rc), "transaction: %d (%s)", rc, remo_last_error());
     return rc;
 }
 
@@ -236,7 +273,7 @@ void sim_tx_call(void *state, uint32_t rank, uint64_t step, uint32_t depends_on)
     }
     if (step >> 12 == TX_READ)
         sim_forget(index);
-    sim_require(sim_out(rank) || sim_excused(rank, depends_on, rc), "call: %d (%s)", rc, remo_last_error());
+    sim_require(is_excused(rank, depends_on, rc), "call: %d (%s)", rc, remo_last_error());
 }
 
 static void call(void *state, uint32_t rank, uint64_t step) {

@@ -21,18 +21,18 @@ static uint32_t owner_of(const struct tx_state *s, uint32_t rank, uint32_t key) 
     return remo_table_owner(s->tables[rank], &s->keys[key], sizeof s->keys[key]);
 }
 
-static void open_pairs(void *state, struct remo_node *node, uint32_t rank) {
+void sim_tx_open_pairs(void *state, struct remo_node *node, uint32_t rank) {
     sim_tx_open(state, node, rank, 1, 1, 4);
     choose_keys(state, rank, 2, 2);
 }
 
-static void open_three(void *state, struct remo_node *node, uint32_t rank) {
+void sim_tx_open_three(void *state, struct remo_node *node, uint32_t rank) {
     sim_tx_open(state, node, rank, 1, 100, 4);
     choose_keys(state, rank, 1, 3);
 }
 
 /* No item stays locked: a change of each key succeeds if its owner is up. Then all keys are read together. */
-static void after(void *state, uint32_t rank) {
+void sim_tx_owners_after(void *state, uint32_t rank) {
     const uint64_t all[STEPS_MAX] = {STEP(TX_READ, 0, 0), STEP(TX_READ, 1, 0), STEP(TX_READ, 2, 0),
                                      STEP(TX_READ, 3, 0)};
     for (uint32_t key = 0; key < ORACLE_KEYS; key++)
@@ -42,14 +42,15 @@ static void after(void *state, uint32_t rank) {
 
 /* ---- cases ---- */
 
-#define TWO_OWNERS(case_name, case_about, node_count, thread_count, run)                                \
-    {                                                                                                   \
-        .object = "tx", .name = case_name, .about = case_about, .nodes = node_count,                    \
-        .threads = thread_count, .state_bytes = sizeof(struct tx_state), .open = open_pairs,            \
-        .close = sim_tx_close, .body = run, .after = after, .oracle = &oracle_tx, .relies_on_end = true \
+#define TWO_OWNERS(case_name, case_about, node_count, thread_count, run)                            \
+    {                                                                                               \
+        .object = "tx", .name = case_name, .about = case_about, .nodes = node_count,                \
+        .threads = thread_count, .state_bytes = sizeof(struct tx_state), .open = sim_tx_open_pairs, \
+        .close = sim_tx_close, .body = run, .after = sim_tx_owners_after, .oracle = &oracle_tx,     \
+        .relies_on_end = true                                                                       \
     }
 
-static void both_body(void *state, uint32_t rank, uint32_t thread) {
+void sim_tx_both_body(void *state, uint32_t rank, uint32_t thread) {
     uint32_t first = rank % 2 * 2;
     const uint64_t put[STEPS_MAX] = {STEP(TX_PUT, first, 10 + rank), STEP(TX_PUT, 2 - first, 20 + rank)},
                    update[STEPS_MAX] = {STEP(TX_READ, 0, 0), STEP(TX_UPDATE, 2, 30 + rank),
@@ -61,10 +62,10 @@ static void both_body(void *state, uint32_t rank, uint32_t thread) {
 }
 
 const struct sim_case sim_case_tx_both =
-    TWO_OWNERS("both", "three nodes change and read keys of two owners together", 3, 1, both_body);
+    TWO_OWNERS("both", "three nodes change and read keys of two owners together", 3, 1, sim_tx_both_body);
 
 /* Each of two transactions reads a key that the other one changes: one of them must be in conflict. */
-static void skew_body(void *state, uint32_t rank, uint32_t thread) {
+void sim_tx_skew_body(void *state, uint32_t rank, uint32_t thread) {
     uint32_t own = 2 * (rank % 2), other = 2 - own;
     const uint64_t insert[STEPS_MAX] = {STEP(TX_PUT, 0, 1), STEP(TX_PUT, 2, 2)},
                    cross[STEPS_MAX] = {STEP(TX_READ, other, 0), STEP(TX_PUT, own, 10 + rank)},
@@ -77,10 +78,10 @@ static void skew_body(void *state, uint32_t rank, uint32_t thread) {
 }
 
 const struct sim_case sim_case_tx_skew = TWO_OWNERS(
-    "skew", "transactions read keys that others change, at one owner and at another", 3, 1, skew_body);
+    "skew", "transactions read keys that others change, at one owner and at another", 3, 1, sim_tx_skew_body);
 
 /* Keys of both owners come and go together; others are found absent. Keys of one owner share a bucket. */
-static void gone_body(void *state, uint32_t rank, uint32_t thread) {
+void sim_tx_gone_body(void *state, uint32_t rank, uint32_t thread) {
     const uint64_t insert[STEPS_MAX] = {STEP(TX_INSERT, 0, 10 + rank), STEP(TX_INSERT, 2, 20 + rank)},
                    swap[STEPS_MAX] = {STEP(TX_READ, 1, 0), STEP(TX_DELETE, 0, 0), STEP(TX_PUT, 2, 30 + rank)},
                    move[STEPS_MAX] = {STEP(TX_READ, 3, 0), STEP(TX_DELETE, 2, 0), STEP(TX_INSERT, 1, 40)},
@@ -90,11 +91,11 @@ static void gone_body(void *state, uint32_t rank, uint32_t thread) {
     (void)sim_tx_transact(state, rank, thread, rank == 0 ? insert : read);
 }
 
-const struct sim_case sim_case_tx_gone =
-    TWO_OWNERS("gone", "keys of two owners come and go; transactions find others absent", 3, 1, gone_body);
+const struct sim_case sim_case_tx_gone = TWO_OWNERS(
+    "gone", "keys of two owners come and go; transactions find others absent", 3, 1, sim_tx_gone_body);
 
 /* Lookups and changes of the structure itself, and transactions at one owner, beside those at two. */
-static void beside_body(void *state, uint32_t rank, uint32_t thread) {
+void sim_tx_beside_body(void *state, uint32_t rank, uint32_t thread) {
     const uint64_t both[STEPS_MAX] = {STEP(TX_READ, 0, 0), STEP(TX_PUT, 2, 20 + rank),
                                       STEP(TX_PUT, 0, 10 + rank)},
                    one[STEPS_MAX] = {STEP(TX_PUT, 0, 50 + rank), STEP(TX_READ, 1, 0), STEP(TX_PUT, 1, 60)};
@@ -107,11 +108,12 @@ static void beside_body(void *state, uint32_t rank, uint32_t thread) {
     }
 }
 
-const struct sim_case sim_case_tx_beside = TWO_OWNERS(
-    "beside", "lookups, changes and transactions at one owner, beside those at two", 3, 1, beside_body);
+const struct sim_case sim_case_tx_beside =
+    TWO_OWNERS("beside", "lookups, changes and transactions at one owner, beside those at two", 3, 1,
+               sim_tx_beside_body);
 
 /* More transactions of one node than it can commit at the same time. */
-static void busy_body(void *state, uint32_t rank, uint32_t thread) {
+void sim_tx_busy_body(void *state, uint32_t rank, uint32_t thread) {
     uint8_t id = (uint8_t)(10 * rank + thread);
     const uint64_t put[STEPS_MAX] = {STEP(TX_PUT, thread, 100 + id), STEP(TX_PUT, 3 - thread, 120 + id)},
                    read[STEPS_MAX] = {STEP(TX_READ, 3 - thread, 0), STEP(TX_READ, thread, 0)};
@@ -121,10 +123,10 @@ static void busy_body(void *state, uint32_t rank, uint32_t thread) {
 }
 
 const struct sim_case sim_case_tx_busy =
-    TWO_OWNERS("busy", "two threads of each node commit at two owners", 2, 2, busy_body);
+    TWO_OWNERS("busy", "two threads of each node commit at two owners", 2, 2, sim_tx_busy_body);
 
 /* Node 3 owns nothing. */
-static void three_body(void *state, uint32_t rank, uint32_t thread) {
+void sim_tx_three_body(void *state, uint32_t rank, uint32_t thread) {
     const uint64_t put[STEPS_MAX] = {STEP(TX_PUT, (rank + 1) % 3, 10 + rank),
                                      STEP(TX_PUT, (rank + 2) % 3, 20), STEP(TX_PUT, rank % 3, 30 + rank)},
                    read[STEPS_MAX] = {STEP(TX_READ, 0, 0), STEP(TX_READ, 1, 0), STEP(TX_READ, 2, 0)};
@@ -138,10 +140,10 @@ const struct sim_case sim_case_tx_three = {.object = "tx",
                                            .nodes = 4,
                                            .threads = 1,
                                            .state_bytes = sizeof(struct tx_state),
-                                           .open = open_three,
+                                           .open = sim_tx_open_three,
                                            .close = sim_tx_close,
-                                           .body = three_body,
-                                           .after = after,
+                                           .body = sim_tx_three_body,
+                                           .after = sim_tx_owners_after,
                                            .oracle = &oracle_tx,
                                            .relies_on_end = true};
 
@@ -157,10 +159,11 @@ static void fail_partner(void) {
 
 /* Node 3 is the coordinator, and node 0 the decider. A lookup of its key could return a change that is lost
  * with both. */
-static void two_fail_body(void *state, uint32_t rank, uint32_t thread) {
+void sim_tx_two_fail_body(void *state, uint32_t rank, uint32_t thread) {
     const uint64_t put[STEPS_MAX] = {STEP(TX_PUT, 0, 10), STEP(TX_PUT, 1, 20), STEP(TX_PUT, 2, 30)},
                    again[STEPS_MAX] = {STEP(TX_PUT, 0, 40), STEP(TX_PUT, 2, 50), STEP(TX_PUT, 1, 60)},
                    read[STEPS_MAX] = {STEP(TX_READ, rank, 0), STEP(TX_READ, 3 - rank, 0)};
+    ((struct tx_state *)state)->fails_twice = true;
     if (rank == 3) {
         (void)sim_tx_transact(state, rank, thread, put);
         (void)sim_tx_transact(state, rank, thread, again);
@@ -172,7 +175,7 @@ static void two_fail_body(void *state, uint32_t rank, uint32_t thread) {
 }
 
 /* Keys 1 and 2 are usable, and have values of one transaction. */
-static void two_fail_after(void *state, uint32_t rank) {
+void sim_tx_two_fail_after(void *state, uint32_t rank) {
     const uint64_t read[STEPS_MAX] = {STEP(TX_READ, 1, 0), STEP(TX_READ, 2, 0)};
     for (uint32_t key = 1; key < 3; key++)
         sim_tx_call(state, rank, STEP(TX_READ, key, 0), owner_of(state, rank, key));
@@ -187,15 +190,15 @@ const struct sim_case sim_case_tx_two_fail = {.object = "tx",
                                               .nodes = 4,
                                               .threads = 1,
                                               .state_bytes = sizeof(struct tx_state),
-                                              .open = open_three,
+                                              .open = sim_tx_open_three,
                                               .close = sim_tx_close,
-                                              .body = two_fail_body,
-                                              .after = two_fail_after,
+                                              .body = sim_tx_two_fail_body,
+                                              .after = sim_tx_two_fail_after,
                                               .oracle = &oracle_tx,
                                               .relies_on_end = true};
 
 /* The keys of each node belong to one bucket, until its first division separates them. */
-static void open_growing(void *state, struct remo_node *node, uint32_t rank) {
+void sim_tx_open_growing(void *state, struct remo_node *node, uint32_t rank) {
     struct tx_state *s = state;
     uint64_t key = 1;
     sim_tx_open(state, node, rank, 1, 100, 1);
@@ -206,7 +209,7 @@ static void open_growing(void *state, struct remo_node *node, uint32_t rank) {
 }
 
 /* Node 0 inserts keys of its own, so its bucket is divided while the others lock and reserve items in it. */
-static void moved_body(void *state, uint32_t rank, uint32_t thread) {
+void sim_tx_moved_body(void *state, uint32_t rank, uint32_t thread) {
     const uint64_t put[STEPS_MAX] = {STEP(TX_PUT, rank == 1, 10 + rank), STEP(TX_PUT, 2 + (rank == 1), 20)},
                    swap[STEPS_MAX] = {STEP(TX_DELETE, 0, 0), STEP(TX_PUT, 3, 30 + rank),
                                       STEP(TX_PUT, 1, 40 + rank)},
@@ -225,15 +228,15 @@ const struct sim_case sim_case_tx_moved = {.object = "tx",
                                            .nodes = 3,
                                            .threads = 1,
                                            .state_bytes = sizeof(struct tx_state),
-                                           .open = open_growing,
+                                           .open = sim_tx_open_growing,
                                            .close = sim_tx_close,
-                                           .body = moved_body,
-                                           .after = after,
+                                           .body = sim_tx_moved_body,
+                                           .after = sim_tx_owners_after,
                                            .oracle = &oracle_tx,
                                            .relies_on_end = true};
 
 /* Node 0, the decider, and node 3, the coordinator, lose each other; then node 3 fails for all. */
-static void apart_body(void *state, uint32_t rank, uint32_t thread) {
+void sim_tx_apart_body(void *state, uint32_t rank, uint32_t thread) {
     const uint64_t put[STEPS_MAX] = {STEP(TX_PUT, 0, 10), STEP(TX_PUT, 1, 20), STEP(TX_PUT, 2, 30)},
                    again[STEPS_MAX] = {STEP(TX_PUT, 1, 40), STEP(TX_PUT, 2, 50), STEP(TX_PUT, 0, 60)},
                    more[STEPS_MAX] = {STEP(TX_PUT, 1, 70), STEP(TX_PUT, 2, 80)},
@@ -257,21 +260,23 @@ const struct sim_case sim_case_tx_apart = {.object = "tx",
                                            .nodes = 4,
                                            .threads = 1,
                                            .state_bytes = sizeof(struct tx_state),
-                                           .open = open_three,
+                                           .open = sim_tx_open_three,
                                            .close = sim_tx_close,
-                                           .body = apart_body,
-                                           .after = after,
+                                           .body = sim_tx_apart_body,
+                                           .after = sim_tx_owners_after,
                                            .oracle = &oracle_tx,
                                            .profiles = "ibta_rc,rc_relaxed,efa,tcp,ofi",
                                            .has_own_fault = true,
                                            .relies_on_end = true};
 
 /* Node 0, the decider, loses node 3, the coordinator, and node 1. Then node 3 fails for all, while node 0 is
- * up for node 2; then node 0. */
-static void two_apart_body(void *state, uint32_t rank, uint32_t thread) {
+ * up for node 2; then node 0. If node 2 makes no step in between, a commit that was acknowledged may be lost
+ * with both. */
+void sim_tx_two_apart_body(void *state, uint32_t rank, uint32_t thread) {
     const uint64_t put[STEPS_MAX] = {STEP(TX_PUT, 0, 10), STEP(TX_PUT, 1, 20), STEP(TX_PUT, 2, 30)},
                    again[STEPS_MAX] = {STEP(TX_PUT, 0, 40), STEP(TX_PUT, 2, 50), STEP(TX_PUT, 1, 60)},
                    read[STEPS_MAX] = {STEP(TX_READ, 1, 0), STEP(TX_READ, 2, 0)};
+    ((struct tx_state *)state)->fails_twice = true;
     if (rank == 3) {
         (void)sim_tx_transact(state, rank, thread, put);
         (void)sim_tx_transact(state, rank, thread, again);
@@ -291,17 +296,17 @@ const struct sim_case sim_case_tx_two_apart = {.object = "tx",
                                                .nodes = 4,
                                                .threads = 1,
                                                .state_bytes = sizeof(struct tx_state),
-                                               .open = open_three,
+                                               .open = sim_tx_open_three,
                                                .close = sim_tx_close,
-                                               .body = two_apart_body,
-                                               .after = two_fail_after,
+                                               .body = sim_tx_two_apart_body,
+                                               .after = sim_tx_two_fail_after,
                                                .oracle = &oracle_tx,
                                                .profiles = "ibta_rc,rc_relaxed,efa,tcp,ofi",
                                                .has_own_fault = true,
                                                .relies_on_end = true};
 
 /* Node 3, the coordinator, loses node 0, the decider, and node 1. Then node 0 fails, and later node 3. */
-static void both_apart_body(void *state, uint32_t rank, uint32_t thread) {
+void sim_tx_both_apart_body(void *state, uint32_t rank, uint32_t thread) {
     const uint64_t read[STEPS_MAX] = {STEP(TX_READ, 1, 0), STEP(TX_READ, 2, 0)};
     for (uint32_t i = 0; i < 4 && rank == 3; i++) {
         const uint64_t put[STEPS_MAX] = {STEP(TX_PUT, 0, 10 + i), STEP(TX_PUT, 1, 20 + i),
@@ -325,10 +330,10 @@ const struct sim_case sim_case_tx_both_apart = {.object = "tx",
                                                 .nodes = 4,
                                                 .threads = 1,
                                                 .state_bytes = sizeof(struct tx_state),
-                                                .open = open_three,
+                                                .open = sim_tx_open_three,
                                                 .close = sim_tx_close,
-                                                .body = both_apart_body,
-                                                .after = two_fail_after,
+                                                .body = sim_tx_both_apart_body,
+                                                .after = sim_tx_two_fail_after,
                                                 .oracle = &oracle_tx,
                                                 .profiles = "ibta_rc,rc_relaxed,efa,tcp,ofi",
                                                 .has_own_fault = true,

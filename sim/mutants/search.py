@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 import signal
 import subprocess
 
@@ -17,6 +18,7 @@ class Verdict:
     caught: bool
     text: str  # the failure, or the first line of the output
     is_late: bool = False  # the limit of time ended the program
+    schedules: int | None = None  # of the simulator, until the failure; None: unknown
 
 
 def run(command, seconds, folder, environment=None):
@@ -63,4 +65,5 @@ def search(program, catcher, schedules, seconds, folder, options=()):
     verdict = run(command, seconds, folder)
     if verdict.caught and verdict.text.startswith("remo sim:"):
         raise RequestError(verdict.text)
-    return verdict
+    reported = re.search(r" at schedule (\d+): ", verdict.text) if verdict.caught else None
+    return dataclasses.replace(verdict, schedules=int(reported[1])) if reported else verdict

@@ -46,7 +46,10 @@ TREE_TESTS = [
     *("tree", "tree_apply", "tree_change", "tree_cost", "tree_cursor", "tree_failure", "tree_load"),
     *("tree_range", "tree_scan", "tree_window", "history_tree"),
 ]
-TX_TESTS = ["tx", "tx_owners", "tx_queue", "history_tx"]
+TX_TESTS = ["tx", "tx_owners", "tx_queue", "tx_wait", "tx_wait_limits", "history_tx"]
+VERSIONED_TESTS = [
+    *("versioned", "versioned_cost", "versioned_errors", "versioned_failure", "versioned_reads"),
+]
 
 TARGETS = (
     _target("src/objects/lock/", "lock kv", LOCK_TESTS, ["fuzz lock_message"]),
@@ -62,7 +65,7 @@ TARGETS = (
     _target("src/objects/region", "region owned_var", ["region"]),
     _target("src/objects/ring", "ringbuffer kv", ["ringbuffer", "kv"], ["formats", "fuzz ring_record"]),
     _target("src/objects/rpc/", "rpc tx", RPC_TESTS, ["fuzz rpc", "rpc_slot"]),
-    _target("src/objects/versioned/", "versioned", ["versioned", "versioned_failure"], ["fuzz versioned"]),
+    _target("src/objects/versioned/", "versioned", VERSIONED_TESTS, ["fuzz versioned"]),
     _target(
         "src/systems/kv/",
         "kv",

@@ -209,11 +209,12 @@ static void sim_imm_wait(struct remo__fabric *fabric, uint64_t timeout_ns) {
     here->woken = false;
 }
 
-bool sim_net_sweep(uint64_t until_ns) {
+bool sim_net_sweep(uint64_t until_ns, bool (*needs)(uint32_t node)) {
     bool found = false;
     for (uint32_t node = 0; node < sim_world->nodes_count; node++) {
         struct imms *here = &net()->imms[node];
-        if (here->due_ns == 0 || here->due_ns > until_ns || sim_world->crashed[node])
+        if (here->due_ns == 0 || here->due_ns > until_ns || sim_world->crashed[node]
+            || (needs && !needs(node)))
             continue;
         sim_world->now_ns = remo__max(sim_world->now_ns, here->due_ns);
         here->woken = found = true;

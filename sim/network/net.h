@@ -45,8 +45,9 @@ uint64_t sim_net_posts(void);
 uint64_t sim_net_completions(void);
 /* Return the number of operations in flight. */
 uint32_t sim_net_count(void);
-/* Wake the service threads whose time limit passes until `until_ns`. Returns whether there is any. */
-bool sim_net_sweep(uint64_t until_ns);
+/* Wake the service threads whose time limit passes until `until_ns`; `needs`: only of these nodes, or NULL.
+ * Returns whether there is any. */
+bool sim_net_sweep(uint64_t until_ns, bool (*needs)(uint32_t node));
 void sim_net_open(void);
 /* Clear finished operations before the world is saved, so that no stale data is copied. */
 void sim_net_forget(void);

@@ -197,18 +197,28 @@ int remo_region_write_immediate(struct remo_region *region, uint32_t node, uint6
     return remo__channel_write_immediate(region->channel, ref, src, size_bytes, value, ack);
 }
 
-void remo_region_prefetch(const struct remo_region *region, uint32_t node, uint64_t offset,
-                          size_t size_bytes) {
-    if (remo__likely(region && remo__region_contains(region, node, offset, size_bytes)))
-        remo__region_prefetch(region, node, offset, size_bytes);
-}
-
-void remo__region_prefetch(const struct remo_region *region, uint32_t node, uint64_t offset,
-                           size_t size_bytes) {
+/* Prefetch the lines of a range of mapped memory. For writing, the processor of the last writer loses its
+ * copy; x86-64 fetches them for reading in both cases. */
+static inline void prefetch_lines(const struct remo_region *region, uint32_t node, uint64_t offset,
+                                  size_t size_bytes, bool writes) {
     const char *place = remo__memory_mapped(region->memory, node, offset);
     uint64_t before = (uintptr_t)place % REMO__CACHE_LINE; /* bytes of the first line before the place */
     for (uint64_t line = 0; place && line < before + size_bytes; line += REMO__CACHE_LINE)
-        __builtin_prefetch(place - before + line, 1);
+        if (writes)
+            __builtin_prefetch(place - before + line, 1);
+        else
+            __builtin_prefetch(place - before + line, 0);
+}
+
+void remo_region_prefetch(const struct remo_region *region, uint32_t node, uint64_t offset,
+                          size_t size_bytes) {
+    if (remo__likely(region && remo__region_contains(region, node, offset, size_bytes)))
+        prefetch_lines(region, node, offset, size_bytes, true);
+}
+
+void remo__region_prefetch_read(const struct remo_region *region, uint32_t node, uint64_t offset,
+                                size_t size_bytes) {
+    prefetch_lines(region, node, offset, size_bytes, false);
 }
 
 static inline bool holds_word(const struct remo_region *region, uint32_t node, uint64_t offset) {

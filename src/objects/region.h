@@ -77,6 +77,7 @@ static inline bool remo__region_contains(const struct remo_region *region, uint3
     return node < region->nodes && size_bytes <= region->bytes && offset <= region->bytes - size_bytes;
 }
 
-/* remo_region_prefetch of a range that the caller has checked, or of an extension of the memory. */
-void remo__region_prefetch(const struct remo_region *region, uint32_t node, uint64_t offset,
-                           size_t size_bytes);
+/* Hint that this thread will soon read these bytes. The caller has checked the range, or it is in an
+ * extension of the memory. The owner keeps its copies of the lines. */
+void remo__region_prefetch_read(const struct remo_region *region, uint32_t node, uint64_t offset,
+                                size_t size_bytes);

@@ -64,6 +64,11 @@ static inline __attribute__((always_inline)) int find(struct remo_node *node, st
     return 0;
 }
 
+int remo__address_find(struct remo_node *node, struct remo_addr addr, size_t bytes,
+                       struct remo__ref *ret_ref) {
+    return find(node, addr, node, bytes, ret_ref); /* any buffer */
+}
+
 static inline __attribute__((always_inline)) int find_word(struct remo_node *node, struct remo_addr addr,
                                                            struct remo__ref *ret_ref) {
     if (remo__unlikely(addr.word % 8 != 0))

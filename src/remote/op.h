@@ -52,6 +52,12 @@ static inline struct remo__ref remo__ref_in_memory(struct remo__ref ref) {
     return remo__ref_make(ref.thread, ref.stats, ref.node, ref.at);
 }
 
+/* Return the reference to `bytes` bytes at an address that may come from another node. Checks the
+ * address. Waits until the memory there is announced, for op_timeout_ns at most. Errors: those of
+ * remo_read (remo/node.h). */
+int remo__address_find(struct remo_node *node, struct remo_addr addr, size_t bytes,
+                       struct remo__ref *ret_ref);
+
 /* Flags of a write. */
 enum {
     REMO__WRITE_NOTIFY = 1, /* notify the target when the data is placed */

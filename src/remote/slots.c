@@ -12,6 +12,8 @@
 #include "node/arena.h"
 #include "remote/scheduler.h"
 
+#define COLLECT_MAX 64u /* completions taken from the fabric at once */
+
 int remo__slots_open(struct remo_node *node, struct remo__slots **ret_slots) {
     struct remo__slots *slots = calloc(1, sizeof *slots + node->size * sizeof slots->peers[0]);
     if (!slots)
@@ -119,7 +121,7 @@ static void record_reason(struct remo__slots *slots, const struct remo__completi
 
 /* Poll the fabric endpoint until it has no more completions, and finish the operations. The lock is held. */
 static void collect(struct remo__slots *slots) {
-    struct remo__completion done[16];
+    struct remo__completion done[COLLECT_MAX];
     int count;
     atomic_fetch_add_explicit(&slots->polls, 1, memory_order_relaxed);
     do {

@@ -127,19 +127,19 @@ static int wait_long(struct remo_node *node, int (*ready)(void *ctx), void *ctx,
 #endif
 
 #ifdef REMO_SIM
-void remo__poll_arrivals(const struct remo_node *node, bool has_progress) {
+void remo__poll_arrivals(const struct remo_node *node, uint64_t interval_ns) {
     (void)node;
-    (void)has_progress;
+    (void)interval_ns;
 }
 #else
 /* Each call of take_arrivals costs system calls, and the answers are smaller if requests are executed sooner.
- * So a thread whose operations complete calls it rarely. */
-void remo__poll_arrivals(const struct remo_node *node, bool has_progress) {
+ * So callers give an interval. */
+void remo__poll_arrivals(const struct remo_node *node, uint64_t interval_ns) {
     struct remo__fabric *fabric = node->fabric;
     uint64_t now = remo__now_ns();
     bool is_first = now - polled_ns > POLL_GAP_NS;
     polled_ns = now;
-    if (node->mapped || (has_progress && now - served_ns < REMO__POLL_INTERVAL_NS))
+    if (node->mapped || now - served_ns < interval_ns)
         return;
     served_ns = now;
     atomic_store_explicit(&fabric->arrivals_polled, true, memory_order_relaxed);

@@ -19,7 +19,6 @@
 
 #define REMO__SLEEP_NS_MAX (10 * REMO__NS_PER_S)
 #define REMO__POLL_NS_MAX (20 * REMO__NS_PER_MS)
-#define REMO__POLL_INTERVAL_NS (50 * REMO__NS_PER_US)
 #define REMO__SWITCHES_PER_CHECK 32u /* between two checks of parked tasks, while tasks are ready */
 
 #ifdef REMO_SIM
@@ -72,10 +71,9 @@ void remo__relax_awake(const struct remo_node *node, uint32_t count);
 void remo__wait_sleep_at_once(void);
 
 /* Execute operations of peers, as a wait does. A call that the program repeats, and that does not wait, calls
- * this each time: the fabric may leave these operations to it. `has_progress`: operations of the caller have
- * completed since the last call. Then the call has no effect, unless the last one that had an effect was
- * REMO__POLL_INTERVAL_NS ago. Does not block. */
-void remo__poll_arrivals(const struct remo_node *node, bool has_progress);
+ * this each time: the fabric may leave these operations to it. No effect if the last call of the thread that
+ * had an effect was less than `interval_ns` ago. Does not block. */
+void remo__poll_arrivals(const struct remo_node *node, uint64_t interval_ns);
 
 /* Return whether the current check is the last before the wait sleeps. The thread is already counted as a
  * sleeper. Threads: those that check a condition. */

@@ -512,9 +512,9 @@ void test_tx(remo::node &node) {
     remo_table_options options{};
     options.key_bytes_max = 16;
     remo::table accounts(node, "accounts", options);
-    remo::tx_space space(node, "space", {accounts});
+    remo::tx_space space(node, "space", {accounts}), early(node, "early", {accounts}, REMO_TX_EARLY);
     node.root().wait(patience);
-    remo::transaction tx(space);
+    remo::transaction tx(space), locking(early);
     const std::vector<std::string> keys{"first", "second", "third"};
     if (node.rank() == 0)
         CHECK(tx.run([&](remo::transaction &t) {
@@ -533,6 +533,21 @@ void test_tx(remo::node &node) {
                 return remo::tx_step::commit;
             },
             patience));
+    for (std::int64_t i = 0; i < rounds; i++) /* a conflict throws in the function, which runs again */
+        CHECK(locking.run(
+            [&](remo::transaction &t) {
+                const std::string &from = keys[(node.rank() + i) % 3], &to = keys[(node.rank() + i + 1) % 3];
+                std::int64_t sums[2];
+                for (std::size_t j = 0; j < 2; j++)
+                    CHECK(t.read_for_update(accounts, j == 0 ? from : to, remo::object_bytes(sums[j]))
+                          == sizeof sums[j]);
+                t.put(accounts, from, remo::object_bytes(sums[0] - 1));
+                t.put(accounts, to, remo::object_bytes(sums[1] + 1));
+            },
+            patience));
+    locking.begin();
+    CHECK(!locking.read_for_update(accounts, "absent " + std::to_string(node.rank())));
+    locking.abort();
     all.wait(patience);
     std::int64_t total = 0;
     CHECK(tx.run([&](remo::transaction &t) {

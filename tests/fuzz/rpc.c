@@ -5,6 +5,7 @@
 #include "objects/rpc/rpc.h"
 
 #include <assert.h>
+#include <remo/region.h>
 #include <remo/task.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -13,19 +14,23 @@
 
 #define PREFIX_BYTES 2u
 #define POLLS_MAX 32u
+#define LARGE_CAP 65536u /* of a call with a place for its reply */
 
 enum { REPLY = 1, MEND_HEAD = 2, MEND_PROOF = 4, MEND_SERVICE = 8, ALL_FLAGS = 15 };
+enum { HAS_PLACE = MEND_PROOF }; /* of a reply */
 enum { ECHO, DEFER, FORWARD, POST, LONG, HANDLERS };
 
 static struct remo_node *node;
 static struct remo_rpc *rpc;
 static struct remo__rpc_transport *transport;
-static char reply[REMO_RPC_BYTES_MAX + 8];
+static struct remo_region *region; /* for places */
+static char reply[LARGE_CAP + 8];
 
 static int run(void *ctx, const struct remo_rpc_request *request) {
     struct remo_rpc_deferred deferred;
     (void)ctx;
-    assert(request->bytes <= REMO_RPC_BYTES_MAX && request->node == 0 && request->number < HANDLERS);
+    size_t max = request->number == LONG ? REMO_RPC_LARGE_BYTES_MAX : REMO_RPC_BYTES_MAX;
+    assert(request->bytes <= max && request->node == 0 && request->number < HANDLERS);
     switch (request->number) {
     case LONG:
         remo_task_yield(); /* and then as ECHO */
@@ -42,6 +47,7 @@ static int run(void *ctx, const struct remo_rpc_request *request) {
 
 static void close_node(void) {
     remo_rpc_close(rpc);
+    remo_region_close(region);
     remo_node_close(node);
 }
 
@@ -55,6 +61,7 @@ static void open_node(void) {
     int rc = remo_node_open(&config, &node);
     rc = rc ? rc : remo_rpc_open(remo_node_root(node), "service", &options, &rpc);
     rc = rc ? rc : remo_rpc_call(rpc, 0, ECHO, NULL, 0, NULL, 0, NULL, REMO_FOREVER);
+    rc = rc ? rc : remo_region_open(remo_node_root(node), "places", REMO_RPC_LARGE_BYTES_MAX, NULL, &region);
     assert(rc == 0);
     transport = rpc->transport;
     atexit(close_node);
@@ -88,6 +95,21 @@ static void empty_ring(uint64_t position) {
     remo__mutex_unlock(node, &peer->receive_mutex);
 }
 
+/* A node may let its own memory be overwritten. Here this must not damage the transport: any place in the
+ * memory of node 0 becomes that of the region. */
+static void aim_places(char *data) {
+    struct remo__rpc_places places;
+    struct remo_addr addr = {0};
+    memcpy(&places, data, sizeof places);
+    int rc = remo_region_address(region, 0, 0, &addr);
+    assert(rc == 0);
+    if (places.request != 0 && remo_addr_node((struct remo_addr){places.request}) == 0)
+        places.request = addr.word;
+    if (places.reply != 0 && remo_addr_node((struct remo_addr){places.reply}) == 0)
+        places.reply = addr.word;
+    memcpy(data, &places, sizeof places);
+}
+
 static void write_request(const uint8_t *message, size_t bytes, uint32_t flags, uint64_t position) {
     char *record = transport->rings->own + remo__rpc_offset(position);
     uint64_t words[4] = {0};
@@ -96,6 +118,7 @@ static void write_request(const uint8_t *message, size_t bytes, uint32_t flags, 
     if (bytes > sizeof words)
         memcpy(record + sizeof words, message + sizeof words,
                remo__min(bytes, REMO__RPC_REQUEST_MAX) - sizeof words);
+    aim_places(record + sizeof words);
     if (flags & MEND_HEAD)
         words[0] = (words[0] & ~UINT64_C(0xffff0000)) | remo__rpc_lap_of(position) << 16;
     if (flags & MEND_PROOF)
@@ -105,7 +128,7 @@ static void write_request(const uint8_t *message, size_t bytes, uint32_t flags, 
     for (size_t i = sizeof words / sizeof words[0]; i-- > 0;)
         remo__store(record + 8 * i, words[i]);
     /* what the handlers send themselves follows the record */
-    if (remo__rpc_bytes(words[0]) <= REMO__RPC_DATA_MAX)
+    if (remo__rpc_bytes(words[0]) <= REMO__RPC_RECORD_MAX)
         atomic_store(&transport->peers[0].position,
                      remo__rpc_position_after(position, remo__rpc_bytes(words[0])));
     remo__mutex_unlock(node, &transport->peers[0].receive_mutex);
@@ -117,7 +140,7 @@ static void decode_request(const uint8_t *message, size_t bytes, uint32_t flags)
     const uint64_t key = remo__rpc_key(64);
     memcpy(record, message, remo__min(bytes, sizeof record));
     size_t data_bytes = remo__rpc_bytes(record[0]), count = 2 + remo__rpc_words_of(data_bytes);
-    if (data_bytes > REMO__RPC_DATA_MAX)
+    if (data_bytes > REMO__RPC_RECORD_MAX)
         return;
     if (flags & MEND_PROOF) {
         remo__rpc_mask(record + 2, count, key);
@@ -144,6 +167,9 @@ static void fuzz_request(const uint8_t *message, size_t bytes, uint32_t flags, u
 static void fuzz_reply(const uint8_t *message, size_t bytes, uint32_t flags) {
     struct remo_rpc_op call = {
         .number = DEFER, .reply = reply, .reply_cap = REMO_RPC_BYTES_MAX, .timeout_ns = REMO_FOREVER};
+    if (flags & HAS_PLACE)
+        call.reply_cap = LARGE_CAP;
+    size_t cap = call.reply_cap;
     empty_ring(0);
     int rc = remo_rpc_start(rpc, &call);
     assert(rc == 0);
@@ -156,14 +182,15 @@ static void fuzz_reply(const uint8_t *message, size_t bytes, uint32_t flags) {
     memcpy(&head, slot + REMO__RPC_NOTES, sizeof head);
     if (flags & MEND_HEAD)
         head = (uint32_t)head | (uint64_t)serial << 32;
-    memset(reply + REMO_RPC_BYTES_MAX, 0x5a, 8);
+    memset(reply + cap, 0x5a, 8);
     remo__store(slot + REMO__RPC_NOTES, head);
     rc = remo_rpc_test(&call);
     if (rc == -EINPROGRESS)
         remo_rpc_cancel(&call);
-    assert(call.fate != REMO_RPC_IN_FLIGHT && (rc == -EINPROGRESS || call.reply_bytes <= REMO_RPC_BYTES_MAX));
+    assert(call.fate != REMO_RPC_IN_FLIGHT
+           && (rc == -EINPROGRESS || rc == -EMSGSIZE || call.reply_bytes <= cap));
     for (size_t i = 0; i < 8; i++)
-        assert(reply[REMO_RPC_BYTES_MAX + i] == 0x5a);
+        assert(reply[cap + i] == 0x5a);
     /* the node never sends the reply of this call: let the slot be used again */
     memset(slot, 0, REMO__RPC_SLOT_BYTES);
     remo__store(slot + REMO__RPC_NOTES, (uint64_t)serial << 32);
@@ -199,12 +226,26 @@ size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
     if (flags & REPLY) {
         memset(ret_data + at, 0, REMO__RPC_NOTES);
         at += REMO__RPC_NOTES;
-        words[0] = remo__rpc_reply_head(bytes, number == FORWARD, number % 4, 0, 1);
-        memcpy(ret_data + at, words, REMO__RPC_REPLY_BYTES);
-        return at + REMO__RPC_REPLY_BYTES + bytes;
+        bool is_large = number % 4 == REMO__RPC_REPLIED_IN_PLACE;
+        words[0] = remo__rpc_reply_head(is_large ? 8 : bytes, number == FORWARD, number % 4, 0, 1);
+        words[3] = sizes[variant] * 10; /* of a large reply */
+        memcpy(ret_data + at, words, sizeof words);
+        return at + REMO__RPC_REPLY_BYTES + remo__max(bytes, 8);
     }
-    words[0] = remo__rpc_head_make(bytes, number, 1 + variant, variant, number == POST ? REMO__RPC_POST : 0);
+    /* every second variant has places: of the reply, or of both */
+    bool has_places = variant % 2 != 0;
+    struct remo__rpc_places places = {.request = variant == 3 ? remo_addr_make(0, 0, 64).word : 0,
+                                      .reply = remo_addr_make(variant == 1 ? 0 : number % 2, 0, 64).word,
+                                      .request_bytes = variant == 3 ? 100000 : (uint32_t)bytes,
+                                      .reply_bytes = LARGE_CAP};
+    if (has_places)
+        bytes = sizeof places + (variant == 3 ? 0 : bytes);
+    words[0] =
+        remo__rpc_head_make(bytes, number, 1 + variant, variant,
+                            (number == POST ? REMO__RPC_POST : 0) | (has_places ? REMO__RPC_HAS_PLACES : 0));
     words[2] = remo__rpc_call_make(0, number + 1, n);
     memcpy(ret_data + at, words, sizeof words);
+    if (has_places)
+        memcpy(ret_data + at + sizeof words, &places, sizeof places);
     return at + sizeof words + bytes;
 }

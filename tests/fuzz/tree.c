@@ -44,7 +44,7 @@ static void search(const uint8_t *image, uint32_t bytes, struct tree_bytes key, 
     if (remo__tree_node_child(image, bytes, key, &index, &child))
         assert(index < count && remo__tree_node_entry(image, bytes, index, &entry));
     if (remo__tree_node_find(image, bytes, key, &place) && place.offset != 0)
-        assert(remo__tree_entry_at(image, bytes, place.offset, &entry)
+        assert(remo__tree_place_entry(image, bytes, &place, &entry)
                && remo__tree_compare(entry.key, key) == 0);
     if (remo__tree_walk_begin(&walk, image, bytes, &key))
         for (; remo__tree_walk_next(&walk, &entry) == 1; steps++)
@@ -415,21 +415,30 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
 
 /* ---- seeds ---- */
 
-/* A leaf, or an inner node, with some entries. */
+/* A leaf, or an inner node, with some entries. Those of some leaves have one size, so these leaves are
+ * compact; some have a removed entry. */
 static size_t seed_node(uint32_t n, uint8_t *image) {
     struct tree_bytes low = {"b", 1}, high = {"wx", 2};
     struct tree_ranges ranges;
     uint8_t scratch[NODE_BYTES];
     uint32_t level = n / 2 % 3;
+    bool has_one_size = n % 4 == 0;
+    struct tree_place place;
     remo__tree_node_init(image, NODE_BYTES, level, low, n % 2 ? &high : NULL);
     for (uint32_t i = 0; i < n; i++) {
         char text[] = {(char)('b' + i), 'k', 0};
-        struct tree_bytes key = {text, i == 0 && level > 0 ? 0 : 1 + i % 2};
-        struct tree_bytes value = {&i, i % 5};
+        struct tree_bytes key = {text, i == 0 && level > 0 ? 0 : has_one_size ? 2 : 1 + i % 2};
+        struct tree_bytes value = {&i, has_one_size ? 4 : i % 5};
         if (level > 0)
             (void)remo__tree_node_insert_child(image, NODE_BYTES, i, key, i, scratch);
         else if (!remo__tree_node_insert(image, NODE_BYTES, key, value, &ranges))
             remo__tree_node_pack(image, NODE_BYTES, scratch);
+    }
+    if (level == 0 && has_one_size && n > 8) {
+        remo__tree_node_pack(image, NODE_BYTES, scratch);
+        if (remo__tree_node_find(image, NODE_BYTES, (struct tree_bytes){"dk", 2}, &place)
+            && place.offset != 0)
+            remo__tree_node_remove(image, NODE_BYTES, &place, &ranges);
     }
     return NODE_BYTES;
 }

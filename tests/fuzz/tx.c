@@ -129,6 +129,72 @@ static void execute(const char *request, size_t bytes) {
     check_unlocked();
 }
 
+/* Return the answer to a question. It has no changes without early locks. */
+static enum remo__tx_outcome ask(const struct remo__tx_question *question) {
+    char message[REMO_RPC_BYTES_MAX];
+    uint32_t bytes = 1;
+    enum remo__tx_outcome outcome = remo__tx_answer_question(&space, 0, question, message, &bytes);
+    assert(bytes == 0);
+    return outcome;
+}
+
+/* Lock an item; commit with the message, or abort. */
+static void lock(const char *message, size_t bytes) {
+    char value[VALUE_BYTES_MAX];
+    struct remo__tx_locked locked = {.found = {.value = value, .cap = sizeof value}};
+    int rc = remo__tx_execute_lock(&space, 1, message, bytes, &locked);
+    if (rc == REMO__TX_ANSWER_DONE) {
+        struct remo__tx_prepare header;
+        memcpy(&header, message, sizeof header);
+        assert(locked.found.value_bytes <= sizeof value);
+        assert(remo__tx_execute_lock(&space, 1, message, bytes, &locked) != REMO__TX_ANSWER_DONE);
+        struct remo__tx_finish finish = {.id = header.id, .commits = false};
+        bool commits = message[bytes - 1] & 1;
+        /* the item of the message is kept, so a commit changes nothing */
+        assert(!commits || remo__tx_execute_commit(&space, 1, message, bytes) == REMO__TX_ANSWER_DONE);
+        assert(commits || remo__tx_finish(&space, 1, &finish) == REMO__TX_ANSWER_DONE);
+    }
+    assert(atomic_load(&space.unsettled) == 0);
+    check_unlocked();
+}
+
+/* Send any bytes as a COMMIT of the transaction. Returns whether it is committed. */
+static bool commit_as(const struct remo__tx_id *id, const char *message, size_t bytes) {
+    char copy[REMO_RPC_BYTES_MAX];
+    if (bytes > sizeof copy || bytes < sizeof(struct remo__tx_prepare))
+        return false;
+    memcpy(copy, message, bytes);
+    memcpy(copy + offsetof(struct remo__tx_prepare, id), id, sizeof *id);
+    enum remo__tx_answer answer = remo__tx_execute_commit(&space, 1, copy, bytes);
+    assert(answer == REMO__TX_ANSWER_DONE || answer == REMO__TX_ANSWER_MALFORMED);
+    return answer == REMO__TX_ANSWER_DONE;
+}
+
+/* A COMMIT of another transaction, from any bytes, leaves an item locked; its own one unlocks it. Any bytes
+ * as its own one change this item only, or nothing. */
+static void commit(const char *message, size_t bytes) {
+    static const char key[] = "k";
+    const struct remo__tx_prepare prepare = {.id = {.sequence = UINT64_C(0x51ee7c0ffee), .coordinator = 1},
+                                             .owners = 1};
+    const struct remo__tx_request header = {.items = 1};
+    const struct remo__tx_item_request item = {.op = REMO__TX_KEEP, .key_bytes = 1};
+    struct remo__tx_locked locked = {.found = {.cap = 0}};
+    char own[sizeof prepare + 8 + sizeof header + sizeof item + 1] = {0}, *at = own;
+    memcpy(at, &prepare, sizeof prepare);
+    at += sizeof prepare + 8; /* the rank of this node is 0 */
+    memcpy(at, &header, sizeof header);
+    memcpy(at + sizeof header, &item, sizeof item);
+    memcpy(at + sizeof header + sizeof item, key, 1);
+    if (remo__tx_execute_lock(&space, 1, own, sizeof own, &locked) != REMO__TX_ANSWER_DONE)
+        return; /* no room */
+    struct remo_rpc_request request = {.node = 1, .data = message, .bytes = bytes};
+    assert(remo__tx_handle_commit(&space, &request) == REMO__TX_ANSWER_MALFORMED);
+    if (!commit_as(&prepare.id, message, bytes))
+        assert(remo__tx_execute_commit(&space, 1, own, sizeof own) == REMO__TX_ANSWER_DONE);
+    assert(atomic_load(&space.unsettled) == 0);
+    check_unlocked();
+}
+
 /* Prepare, ask for the outcome, and finish; the last byte selects how. */
 static void prepare(const char *message, size_t bytes) {
     struct remo__tx_conflict conflict = {0};
@@ -148,10 +214,9 @@ static void prepare(const char *message, size_t bytes) {
     question.id.coordinator = 1;
     assert(remo__tx_prepare(&space, 1, message, bytes, &conflict, deletes, &count)
            == REMO__TX_ANSWER_MALFORMED);
-    assert(remo__tx_answer_question(&space, 0, &question) == REMO__TX_PENDING);
+    assert(ask(&question) == REMO__TX_PENDING);
     assert(remo__tx_finish(&space, 1, &finish) == REMO__TX_ANSWER_DONE);
-    assert(remo__tx_answer_question(&space, 0, &question)
-           == (finish.commits ? REMO__TX_COMMITTED : REMO__TX_PENDING));
+    assert(ask(&question) == (finish.commits ? REMO__TX_COMMITTED : REMO__TX_PENDING));
     assert(atomic_load(&space.unsettled) == 0);
     check_unlocked();
 }
@@ -173,6 +238,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     memcpy(request, data, bytes);
     execute(request, bytes);
     prepare(request, bytes);
+    lock(request, bytes);
+    commit(request, bytes);
     handle(remo__tx_handle_finish, request, bytes, sizeof(struct remo__tx_finish));
     handle(remo__tx_handle_resolve, request, bytes, sizeof(struct remo__tx_question));
     handle(remo__tx_handle_confirm, request, bytes, sizeof(struct remo__tx_loss));

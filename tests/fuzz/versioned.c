@@ -39,7 +39,7 @@ static uint32_t add_record(const struct remo__versioned_shape *shape, struct rem
                            uint32_t i, uint32_t at, bool has_seals) {
     static const uint64_t versions[RECORDS] = {3, 5, 5, 9};
     uint32_t offset = shape->object_bytes / 3 * (i % 3), size = shape->object_bytes - offset;
-    uint64_t *place = image->contents + shape->base_bytes / 8 + at;
+    uint64_t *place = image->records + at;
     struct remo__versioned_record record = {.version = versions[i], .place = (uint64_t)offset << 32 | size};
     if (i != 1)
         record.place |= REMO__VERSIONED_ENDS;
@@ -56,9 +56,13 @@ static struct remo__versioned_image *make_extent(const struct remo__versioned_sh
                                                  uint64_t flags, bool has_seals) {
     struct remo__versioned_image *image = calloc(1, shape->extent_bytes);
     uint32_t used = 0;
-    memset(image->contents, 0x11, shape->object_bytes);
-    image->header = (struct remo__versioned_header){
-        .base_version = BASE_VERSION, .previous = 3ull << 24 | 2, .object = OBJECT};
+    uint32_t zeros = shape->object_bytes / 3; /* at the end of the base */
+    memset(remo__versioned_base(shape, image), 0x11, shape->object_bytes - zeros);
+    image->header =
+        (struct remo__versioned_header){.base_version = BASE_VERSION,
+                                        .previous = 3ull << 24 | 2,
+                                        .object = OBJECT,
+                                        .used = (uint32_t)remo__align_up(shape->object_bytes - zeros, 8) / 8};
     for (uint32_t i = 0; i < records; i++)
         used = add_record(shape, image, i, used, has_seals);
     image->header.head = remo__versioned_head(GENERATION, used, flags);
@@ -67,17 +71,11 @@ static struct remo__versioned_image *make_extent(const struct remo__versioned_sh
     return image;
 }
 
-/* Return the records of an extent. */
-static const uint64_t *records_of(const struct remo__versioned_shape *shape,
-                                  const struct remo__versioned_image *image) {
-    return image->contents + shape->base_bytes / 8;
-}
-
 /* Set `value` to the base and the first `words` words of records. */
-static void apply(const struct remo__versioned_shape *shape, const struct remo__versioned_image *image,
+static void apply(const struct remo__versioned_shape *shape, struct remo__versioned_image *image,
                   uint32_t words, unsigned char *value) {
-    memcpy(value, image->contents, shape->object_bytes);
-    remo__versioned_overlay(records_of(shape, image), words, 0, value, shape->object_bytes);
+    memcpy(value, remo__versioned_base(shape, image), shape->object_bytes);
+    remo__versioned_overlay(image->records, words, 0, value, shape->object_bytes);
 }
 
 /* Return whether the value is that of the state that ends with `version`. */
@@ -119,12 +117,12 @@ size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
 }
 
 /* Copy the state in parts, which must be the same as those of `value`. */
-static void use_view(const struct remo__versioned_shape *shape, const struct remo__versioned_image *image,
+static void use_view(const struct remo__versioned_shape *shape, struct remo__versioned_image *image,
                      const struct remo__versioned_state *state, const unsigned char *value) {
     uint64_t copied = 0;
     struct remo_versioned_view view = {.shape = shape,
-                                       .base = (const char *)image->contents,
-                                       .records = records_of(shape, image),
+                                       .base = (const char *)remo__versioned_base(shape, image),
+                                       .records = image->records,
                                        .words = state->words,
                                        .parts = state->parts,
                                        .copied = &copied};
@@ -139,11 +137,13 @@ static void use_view(const struct remo__versioned_shape *shape, const struct rem
 }
 
 /* Apply the state, and the one before it, to values of the exact size. */
-static void use_state(const struct remo__versioned_shape *shape, const struct remo__versioned_image *image,
+static void use_state(const struct remo__versioned_shape *shape, struct remo__versioned_image *image,
                       const struct remo__versioned_state *state, uint64_t version, bool has_seals) {
     unsigned char *value = malloc(shape->object_bytes);
     assert(state->words <= shape->log_words && state->words_before <= state->words);
     assert(state->words <= remo__versioned_used(image->header.head));
+    if (has_seals) /* as a get does, which may have copied no more */
+        remo__versioned_fill(shape, image);
     apply(shape, image, state->words, value);
     use_view(shape, image, state, value);
     if (has_seals) {
@@ -166,8 +166,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     struct remo__versioned_state state;
     memcpy(image, data + 3, remo__min(bytes - 3, shape.extent_bytes));
     memset(&state, 0xff, sizeof state);
-    switch (remo__versioned_judge(&shape, image, records_of(&shape, image), OBJECT, GENERATION, version,
-                                  has_seals, &state)) {
+    switch (remo__versioned_judge(&shape, image, OBJECT, GENERATION, version, has_seals, &state)) {
     case REMO__VERSIONED_STATE: use_state(&shape, image, &state, version, has_seals); break;
     case REMO__VERSIONED_LATER: assert(image->header.base_version > version); break;
     case REMO__VERSIONED_REUSED: assert(remo__versioned_generation(image->header.head) != GENERATION); break;

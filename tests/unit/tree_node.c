@@ -27,6 +27,11 @@ static struct tree_header header_of(const void *node) {
     return header;
 }
 
+static bool is_compact(const void *node) {
+    struct tree_header header = header_of(node);
+    return remo__tree_is_compact(&header);
+}
+
 /* ---- keys and fences ---- */
 
 static void test_compare(void **state) {
@@ -80,14 +85,17 @@ struct model {
     bool is_present[KEYS];
     unsigned char values[KEYS][VALUE_BYTES_MAX];
     uint32_t value_bytes[KEYS], count;
+    bool has_one_size, is_mostly_one;    /* of values; with keys of one size, too */
+    uint32_t compact_count, mixed_count; /* packings */
 };
 
 static void open_model(struct model *model, uint64_t seed) {
-    *model = (struct model){.count = 0};
+    *model = (struct model){.has_one_size = seed % 4 > 1, .is_mostly_one = seed % 4 == 1};
     remo__random_seed(&model->dice, seed);
     for (uint32_t i = 0; i < KEYS; i++)
         snprintf(model->keys[i], sizeof model->keys[i], "k%03u%.*s", i,
-                 (int)remo__random_below(&model->dice, 5), "wxyz");
+                 model->has_one_size || model->is_mostly_one ? 4 : (int)remo__random_below(&model->dice, 5),
+                 "wxyz");
 }
 
 /* The keys of the model are in ascending order. */
@@ -117,7 +125,7 @@ static void expect_model(const struct model *model, const void *node) {
         assert_int_equal(remo__tree_compare(entry.key, key), 0);
         assert_int_equal(remo__tree_walk_next(&forwards, &entry), 1);
         assert_int_equal(remo__tree_compare(entry.key, key), 0);
-        assert_true(remo__tree_entry_at(node, BYTES, place.offset, &entry));
+        assert_true(remo__tree_place_entry(node, BYTES, &place, &entry));
         assert_int_equal(entry.value.bytes, model->value_bytes[k]);
         assert_memory_equal(entry.value.data, model->values[k], entry.value.bytes);
     }
@@ -132,11 +140,16 @@ static void expect_model(const struct model *model, const void *node) {
     assert_int_equal(remo__tree_walk_previous(&backwards, &entry), 0);
 }
 
+static uint32_t choose_size(struct model *model) {
+    bool is_random = model->is_mostly_one ? remo__random_below(&model->dice, 32) == 0 : !model->has_one_size;
+    return is_random ? (uint32_t)remo__random_below(&model->dice, VALUE_BYTES_MAX + 1) : VALUE_BYTES_MAX;
+}
+
 /* Insert, replace or remove one entry. Returns false if there was no room. */
 static bool change(struct model *model, void *node, struct tree_ranges *ret_ranges) {
     uint32_t k = (uint32_t)remo__random_below(&model->dice, KEYS);
     uint64_t word = remo__random_next(&model->dice);
-    struct tree_bytes value = {&word, (uint32_t)remo__random_below(&model->dice, VALUE_BYTES_MAX + 1)};
+    struct tree_bytes value = {&word, choose_size(model)};
     bool is_done = true, is_present = true;
     struct tree_place place;
     assert_true(remo__tree_node_find(node, BYTES, text(model->keys[k]), &place));
@@ -178,7 +191,10 @@ static void change_often(struct model *model, unsigned char *node) {
         memcpy(copy, node, BYTES);
         assert_int_equal(header_of(node).run, model->count);
         assert_int_equal(header_of(node).end, header_of(node).tail);
-        assert_int_equal(remo__tree_node_free(node, BYTES), free_bytes);
+        assert_true(remo__tree_node_free(node, BYTES) >= free_bytes); /* more if it becomes compact */
+        assert_true(!model->has_one_size || is_compact(node));
+        is_compact(node) ? model->compact_count++ : model->mixed_count++;
+        free_bytes = remo__tree_node_free(node, BYTES);
         expect_model(model, node);
         if (free_bytes < ENTRY_BYTES_MAX)
             return;
@@ -233,6 +249,7 @@ static void split_and_merge(const struct model *model, const void *node, const c
 
 static void test_changes(void **state) {
     static struct model model;
+    uint32_t compact_count = 0, mixed_count = 0;
     (void)state;
     for (uint64_t seed = 1; seed <= SEEDS; seed++) {
         unsigned char node[BYTES];
@@ -246,41 +263,181 @@ static void test_changes(void **state) {
         split_and_merge(&model, node, model.keys[remo__random_below(&model.dice, KEYS)]);
         split_and_merge(&model, node, "z");
         split_and_merge(&model, node, "");
+        compact_count += model.compact_count;
+        mixed_count += model.mixed_count;
     }
+    assert_true(compact_count > SEEDS && mixed_count > SEEDS);
 }
 
-/* ---- values of all sizes in place, and at the limits of the node ---- */
+/* ---- at the limits of the node ---- */
 
-static void test_full(void **state) {
-    unsigned char node[BYTES];
+static struct tree_bytes number_key(char *text_of, uint32_t number) {
+    snprintf(text_of, 12, "%04u", number);
+    return (struct tree_bytes){text_of, 4};
+}
+
+/* Insert ascending keys until the packed node is full. Returns their number. */
+static uint32_t fill(unsigned char *node, const struct tree_bytes values[2]) {
     struct tree_ranges ranges;
     char key[12];
-    uint32_t count = 0, bytes = remo__tree_entry_bytes(4, 4);
-    (void)state;
     remo__tree_node_init(node, BYTES, 0, text(""), NULL);
-    for (;; count++) {
-        snprintf(key, sizeof key, "%04u", count);
-        if (remo__tree_node_insert(node, BYTES, text(key), text("aaaa"), &ranges))
+    for (uint32_t count = 0;; count++) {
+        if (remo__tree_node_insert(node, BYTES, number_key(key, count), values[count % 2], &ranges))
             continue;
         assert_int_equal(ranges.count, 0);
         remo__tree_node_pack(node, BYTES, scratch);
-        if (!remo__tree_node_insert(node, BYTES, text(key), text("aaaa"), &ranges))
-            break;
+        if (!remo__tree_node_insert(node, BYTES, number_key(key, count), values[count % 2], &ranges))
+            return count;
     }
-    assert_int_equal(count, (BYTES - sizeof(struct tree_header)) / bytes);
-    assert_true(remo__tree_node_free(node, BYTES) < bytes);
+}
+
+/* Replace all values in place, and remove all entries. */
+static void empty(unsigned char *node, uint32_t count, const struct tree_bytes values[2]) {
+    struct tree_ranges ranges;
+    struct tree_place place;
+    char key[12];
     for (uint32_t i = 0; i < 2 * count; i++) {
-        struct tree_place place;
-        snprintf(key, sizeof key, "%04u", i % count);
-        assert_true(remo__tree_node_find(node, BYTES, text(key), &place) && place.offset != 0);
+        assert_true(remo__tree_node_find(node, BYTES, number_key(key, i % count), &place)
+                    && place.offset != 0);
         if (i < count)
-            assert_true(remo__tree_node_replace(node, BYTES, &place, text("bbbb"), &ranges)); /* same size */
+            assert_true(remo__tree_node_replace(node, BYTES, &place, values[i % 2], &ranges));
         else
             remo__tree_node_remove(node, BYTES, &place, &ranges);
+        assert_int_equal(ranges.count, i < count ? 1 : 2);
     }
+    assert_true(remo__tree_node_is_whole(node, BYTES));
     assert_int_equal(remo__tree_node_free(node, BYTES), BYTES - sizeof(struct tree_header));
     remo__tree_node_pack(node, BYTES, scratch);
-    assert_true(remo__tree_node_insert(node, BYTES, text(key), text("aaaa"), &ranges));
+    assert_true(remo__tree_node_insert(node, BYTES, number_key(key, 0), values[0], &ranges));
+}
+
+/* A mixed entry needs 7 bytes besides key and value. */
+static void test_full_mixed(void **state) {
+    const struct tree_bytes values[2] = {text("aaaa"), text("aaaaaa")},
+                            others[2] = {text("bbbb"), text("bbbbbb")};
+    unsigned char node[BYTES];
+    (void)state;
+    uint32_t count = fill(node, values);
+    assert_false(is_compact(node));
+    assert_int_equal(count, (BYTES - sizeof(struct tree_header)) / 16);
+    assert_true(remo__tree_node_free(node, BYTES) < 16);
+    empty(node, count, others);
+}
+
+/* A compact entry needs a fingerprint and a bit, and the last ones more, because they are in the tail. */
+static void test_full_compact(void **state) {
+    const struct tree_bytes values[2] = {text("aaaaaaaa"), text("aaaaaaaa")},
+                            others[2] = {text("bbbbbbbb"), text("bbbbbbbb")};
+    unsigned char node[BYTES];
+    (void)state;
+    uint32_t count = fill(node, values), room = BYTES - sizeof(struct tree_header);
+    assert_true(is_compact(node));
+    assert_true(count > room / 19 && count * 13 + count / 8 <= room); /* 25 mixed, up to 37 compact */
+    assert_true(count * 13 + count / 8 + TREE_RUN_ALIGN + 20 > room);
+    empty(node, count, others);
+}
+
+/* ---- from one form to the other ---- */
+
+/* An entry of another size is in the tail of a compact leaf. Packing makes the leaf mixed, and compact again
+ * after the entry has left. */
+static void test_forms(void **state) {
+    struct tree_bytes value = text("12345678"), longer = text("123456789");
+    unsigned char node[BYTES];
+    struct tree_ranges ranges;
+    struct tree_place place;
+    struct tree_entry entry;
+    char key[12];
+    (void)state;
+    remo__tree_node_init(node, BYTES, 0, text(""), NULL);
+    for (uint32_t i = 0; i < 7; i++)
+        assert_true(remo__tree_node_insert(node, BYTES, number_key(key, i), value, &ranges));
+    remo__tree_node_pack(node, BYTES, scratch);
+    assert_true(is_compact(node));
+    uint32_t free_bytes = remo__tree_node_free(node, BYTES);
+    assert_true(remo__tree_node_find(node, BYTES, number_key(key, 3), &place));
+    assert_true(remo__tree_node_replace(node, BYTES, &place, longer, &ranges));
+    assert_true(is_compact(node) && remo__tree_node_is_whole(node, BYTES));
+    assert_int_equal(header_of(node).count, 7);
+    assert_int_equal(remo__tree_node_free(node, BYTES), remo__tree_node_room(node, BYTES) - 7 * 19 - 1);
+    for (uint32_t round = 0; round < 2; round++) {
+        assert_true(remo__tree_node_find(node, BYTES, number_key(key, 3), &place) && place.offset != 0);
+        assert_true(remo__tree_place_entry(node, BYTES, &place, &entry));
+        assert_int_equal(remo__tree_compare(entry.value, longer), 0);
+        remo__tree_node_pack(node, BYTES, scratch);
+        assert_false(is_compact(node));
+    }
+    assert_true(remo__tree_node_find(node, BYTES, number_key(key, 3), &place));
+    assert_true(remo__tree_node_replace(node, BYTES, &place, value, &ranges));
+    assert_true(remo__tree_node_is_whole(node, BYTES));
+    remo__tree_node_pack(node, BYTES, scratch);
+    assert_true(is_compact(node));
+    assert_int_equal(remo__tree_node_free(node, BYTES), free_bytes);
+}
+
+/* A full compact leaf of small entries can be split for the largest entry of another size, wherever the entry
+ * belongs, and both halves have room in both forms. */
+static void test_split_compact(void **state) {
+    const struct tree_bytes values[2] = {text(""), text("")};
+    unsigned char node[BYTES], left[BYTES], right[BYTES], large[BYTES / TREE_ENTRIES_MIN] = "";
+    struct tree_ranges ranges;
+    char key[12];
+    (void)state;
+    uint32_t count = fill(node, values);
+    assert_true(is_compact(node));
+    for (uint32_t i = 0; i <= count; i++) {
+        struct tree_bytes value = {large, sizeof large - 5}, between = number_key(key, i);
+        key[4] = 'x';
+        between.bytes = 5;
+        if (header_of(node).used > remo__tree_node_room(node, BYTES))
+            assert_false(remo__tree_node_has_room(node, BYTES, between.bytes, value.bytes));
+        memcpy(left, node, BYTES);
+        remo__tree_node_split(left, right, BYTES, between, scratch);
+        assert_true(is_compact(left) && is_compact(right));
+        bool is_right = remo__tree_compare(remo__tree_node_low(right, BYTES), between) <= 0;
+        unsigned char *half = is_right ? right : left;
+        assert_true(remo__tree_node_insert(half, BYTES, between, value, &ranges));
+        remo__tree_node_pack(half, BYTES, scratch);
+        assert_true(!is_compact(half) && remo__tree_node_is_whole(half, BYTES));
+        assert_true(remo__tree_node_is_valid(half, BYTES, 0));
+        assert_true(remo__tree_node_is_whole(is_right ? left : right, BYTES));
+    }
+}
+
+/* A header whose run is not between index and tail is not valid, even if a product overflows. */
+static void test_damaged_compact(void **state) {
+    const struct tree_bytes values[2] = {text("aaaaaaaa"), text("aaaaaaaa")};
+    unsigned char node[BYTES];
+    uint32_t overflows = 0;
+    (void)state;
+    (void)fill(node, values);
+    remo__tree_node_pack(node, BYTES, scratch);
+    struct tree_header good = header_of(node);
+    for (uint32_t i = 0; i < 6; i++) {
+        struct tree_header bad = good;
+        bad.run = (uint16_t)(bad.run + (i == 0) - (i == 1));
+        bad.key_bytes = (uint16_t)(bad.key_bytes + (i == 2));
+        bad.value_bytes = (uint16_t)(bad.value_bytes - (i == 3));
+        bad.tail = (uint16_t)(bad.tail - (i == 4));
+        bad.level = i == 5;
+        memcpy(node, &bad, sizeof bad);
+        assert_false(remo__tree_node_is_valid(node, BYTES, bad.level));
+    }
+    for (uint32_t run = 32768; run < 65536; run++) { /* in 32 bits, the end of the run would be the tail */
+        struct tree_header bad = {.kind = TREE_LAST, .run = (uint16_t)run, .key_bytes = 0xfffe};
+        uint64_t stride = ((UINT64_C(1) << 32) + 400 - remo__tree_run_at(&bad)) / run,
+                 end = remo__tree_run_at(&bad) + run * stride - (UINT64_C(1) << 32);
+        if (end > 400 || stride < bad.key_bytes || stride > bad.key_bytes + 0xffffu)
+            continue;
+        bad.value_bytes = (uint16_t)(stride - bad.key_bytes);
+        bad.tail = bad.end = (uint16_t)end;
+        memcpy(node, &bad, sizeof bad);
+        assert_false(remo__tree_node_is_valid(node, BYTES, 0));
+        overflows++;
+    }
+    assert_true(overflows > 0);
+    memcpy(node, &good, sizeof good);
+    assert_true(remo__tree_node_is_valid(node, BYTES, 0));
 }
 
 /* ---- inner nodes ---- */
@@ -341,8 +498,11 @@ static void test_inner(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_compare), cmocka_unit_test(test_fences), cmocka_unit_test(test_unused),
-        cmocka_unit_test(test_changes), cmocka_unit_test(test_full),   cmocka_unit_test(test_inner),
+        cmocka_unit_test(test_compare),         cmocka_unit_test(test_fences),
+        cmocka_unit_test(test_unused),          cmocka_unit_test(test_changes),
+        cmocka_unit_test(test_full_mixed),      cmocka_unit_test(test_full_compact),
+        cmocka_unit_test(test_forms),           cmocka_unit_test(test_split_compact),
+        cmocka_unit_test(test_damaged_compact), cmocka_unit_test(test_inner),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -49,7 +49,11 @@ static struct remo__tx_record *prepare(uint32_t own) {
 static enum remo__tx_outcome answer(uint32_t asker, bool is_decisive, uint64_t sequence) {
     const struct remo__tx_question question = {.id = {.sequence = sequence, .coordinator = COORDINATOR},
                                                .is_decisive = is_decisive};
-    return remo__tx_answer_question(&space, asker, &question);
+    char message[REMO_RPC_BYTES_MAX];
+    uint32_t bytes = 1;
+    enum remo__tx_outcome outcome = remo__tx_answer_question(&space, asker, &question, message, &bytes);
+    assert_int_equal(bytes, 0);
+    return outcome;
 }
 
 static void test_committed(void **state) {
@@ -115,11 +119,69 @@ static void test_wrong_id(void **state) {
     (void)state;
     prepare(1);
     lose(COORDINATOR);
+    char message[REMO_RPC_BYTES_MAX];
+    uint32_t bytes;
     struct remo__tx_question question = {.id = {.sequence = SEQUENCE, .coordinator = NODES}};
-    assert_int_equal(remo__tx_answer_question(&space, 2, &question), REMO__TX_PENDING);
+    assert_int_equal(remo__tx_answer_question(&space, 2, &question, message, &bytes), REMO__TX_PENDING);
     question.id = (struct remo__tx_id){
         .sequence = SEQUENCE, .coordinator = COORDINATOR, .number = REMO__TX_COMMITS_MAX};
-    assert_int_equal(remo__tx_answer_question(&space, 2, &question), REMO__TX_PENDING);
+    assert_int_equal(remo__tx_answer_question(&space, 2, &question, message, &bytes), REMO__TX_PENDING);
+}
+
+/* ---- early locks ---- */
+
+/* This node has locked items for a transaction; it has the ranks of the owners up to itself. */
+static struct remo__tx_record *lock_early(uint32_t own) {
+    struct remo__tx_record *record = prepare(own);
+    const struct remo__tx_prepare header = {.owners = own + 1};
+    record->is_early = true;
+    memcpy(record->message, &header, sizeof header);
+    return record;
+}
+
+static enum remo__tx_outcome answer_all(uint32_t asker, char *ret_message, uint32_t *ret_bytes) {
+    const struct remo__tx_question question = {.id = {.sequence = SEQUENCE, .coordinator = COORDINATOR},
+                                               .is_for_all = true};
+    return remo__tx_answer_question(&space, asker, &question, ret_message, ret_bytes);
+}
+
+/* A node without a record may be no owner: it proves nothing, but will never commit. */
+static void test_early_no_owner(void **state) {
+    (void)state;
+    char message[REMO_RPC_BYTES_MAX];
+    uint32_t bytes;
+    prepare(2)->state = REMO__TX_RECORD_NONE;
+    assert_int_equal(answer_all(1, message, &bytes), REMO__TX_PENDING);
+    lose(COORDINATOR);
+    assert_int_equal(answer_all(1, message, &bytes), REMO__TX_UNKNOWN);
+    assert_int_equal(answer(1, true, SEQUENCE), REMO__TX_ABORTED); /* it precedes the asking owner */
+}
+
+/* The outcome comes with the changes, which the asking owner does not have. */
+static void test_early_committed(void **state) {
+    (void)state;
+    char message[REMO_RPC_BYTES_MAX];
+    uint32_t bytes = 0;
+    struct remo__tx_record *record = lock_early(1);
+    record->state = REMO__TX_RECORD_COMMITTED;
+    assert_int_equal(answer_all(2, message, &bytes), REMO__TX_COMMITTED);
+    assert_int_equal(bytes, record->message_bytes);
+    assert_memory_equal(message, record->message, bytes);
+}
+
+/* An owner has no ranks of later owners: it asks all other nodes. */
+static void test_early_owners(void **state) {
+    (void)state;
+    uint16_t owners[REMO_NODES_MAX];
+    struct remo__tx_record *record = lock_early(1);
+    assert_int_equal(remo__tx_record_owners(record, owners), 3);
+    for (uint16_t i = 0; i < 3; i++)
+        assert_int_equal(owners[i], i);
+    record->is_early = false;
+    assert_int_equal(remo__tx_record_owners(record, owners), 2);
+    record->is_early = true;
+    record->state = REMO__TX_RECORD_COMMITTED; /* the message is a COMMIT, with all owners */
+    assert_int_equal(remo__tx_record_owners(record, owners), 2);
 }
 
 int main(void) {
@@ -131,6 +193,9 @@ int main(void) {
         cmocka_unit_test_setup(test_not_the_decider, setup),
         cmocka_unit_test_setup(test_asked_by_an_earlier_one, setup),
         cmocka_unit_test_setup(test_wrong_id, setup),
+        cmocka_unit_test_setup(test_early_no_owner, setup),
+        cmocka_unit_test_setup(test_early_committed, setup),
+        cmocka_unit_test_setup(test_early_owners, setup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

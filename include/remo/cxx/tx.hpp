@@ -149,13 +149,18 @@ class tx_space : public detail::object<remo_tx_space, remo_tx_space_close, remo_
   public:
     tx_space() noexcept = default;
     tx_space(channel_ref parent, const std::string &name, const std::vector<structure_ref> &structures,
-             on_error errors = {}) {
+             on_error errors = {})
+        : tx_space(parent, name, structures, REMO_TX_LATE, errors) {}
+    /* The same, with REMO_TX_EARLY or REMO_TX_LATE: when transactions lock what they change. */
+    tx_space(channel_ref parent, const std::string &name, const std::vector<structure_ref> &structures,
+             remo_tx_locks locks, on_error errors = {}) {
         std::vector<remo_structure *> all;
         for (structure_ref structure : structures)
             all.push_back(structure.get());
         remo_tx_space_options options{};
         options.structures = all.data();
         options.structure_count = static_cast<std::uint32_t>(all.size());
+        options.locks = locks;
         open([&](remo_tx_space **s) { return remo_tx_space_open(parent.get(), name.c_str(), &options, s); },
              errors);
     }
@@ -251,7 +256,23 @@ class transaction : public detail::handle<remo_tx, remo_tx_close> {
         std::optional<std::size_t> size = read(structure, key, bytes(value.data), errors);
         return size ? std::optional(std::string(value.data, *size)) : std::nullopt;
     }
-    /* As above, as an object: io_error if the value has another size. */
+    /* As the first two, for a key that the transaction will change: with early locks, lock it. */
+    std::optional<std::size_t> read_for_update(structure_ref structure, const_bytes key, bytes into,
+                                               on_error errors = {}) {
+        std::size_t size = 0;
+        bool found = unless(errors, -ENOENT, [&](remo_tx *tx) {
+            return remo_tx_read_for_update(tx, structure.get(), key.data(), key.size(), into.data(),
+                                           into.size(), &size);
+        });
+        return found ? std::optional(size) : std::nullopt;
+    }
+    std::optional<std::string> read_for_update(structure_ref structure, const_bytes key,
+                                               on_error errors = {}) {
+        detail::item_value value;
+        std::optional<std::size_t> size = read_for_update(structure, key, bytes(value.data), errors);
+        return size ? std::optional(std::string(value.data, *size)) : std::nullopt;
+    }
+    /* As the first `read`, as an object: io_error if the value has another size. */
     template <class T> std::optional<T> read(structure_ref structure, const_bytes key, on_error errors = {}) {
         static_assert(std::is_trivially_copyable_v<T>);
         detail::item_value value;

@@ -252,15 +252,26 @@ static int post_one(struct ofi_endpoint *endpoint, const struct remo__op *op) {
  * the thread computes nevertheless, the target thread sends the deferred reads.
  * Measured on two busy cores: four reads take 3 to 4 times as long as one without, 0.9 to 1.4 times with
  * this. */
-static bool may_gather(struct ofi_endpoint *endpoint, const struct ofi_link *link,
-                       const struct remo__op *op) {
-    if (!(op->flags & REMO__OP_GATHER))
-        return false;
-    endpoint->gather_last_ns = remo__now_ns();
+static bool may_gather(struct ofi_endpoint *endpoint, const struct ofi_link *link, uint64_t now) {
+    endpoint->gather_last_ns = now;
     if (endpoint->gather_ns == 0)
-        endpoint->gather_ns = endpoint->gather_last_ns;
-    return endpoint->gathers && endpoint->gather_last_ns - endpoint->gather_ns < GATHER_NS
-           && remo__ofi_link_may_gather(link);
+        endpoint->gather_ns = now;
+    return endpoint->gathers && now - endpoint->gather_ns < GATHER_NS && remo__ofi_link_may_gather(link);
+}
+
+/* Send the operations of a post. All of them are queued before the first is sent, so they share messages. */
+static void queued_push(struct ofi_endpoint *endpoint, const struct remo__op *ops, uint32_t count) {
+    uint64_t now = 0; /* read at the first read, for all of them */
+    for (uint32_t i = 0; i < count; i++) {
+        struct ofi_link *link = endpoint->links[ops[i].peer];
+        if (!link || !link->needs_push)
+            continue;
+        bool gathers = ops[i].flags & REMO__OP_GATHER;
+        if (gathers && now == 0)
+            now = remo__now_ns();
+        if (!gathers || !may_gather(endpoint, link, now))
+            remo__ofi_link_push(link);
+    }
 }
 
 static void gathered_push(struct ofi_endpoint *endpoint) {
@@ -282,11 +293,7 @@ int remo__ofi_post(struct remo__endpoint *public, const struct remo__op *ops, ui
     endpoint_acquire(endpoint);
     while (taken < count && (rc = post_one(endpoint, &ops[taken])) == 0)
         taken++;
-    for (uint32_t i = 0; i < taken; i++) { /* after all are queued, so that operations share messages */
-        struct ofi_link *link = endpoint->links[ops[i].peer];
-        if (link && link->needs_push && !may_gather(endpoint, link, &ops[i]))
-            remo__ofi_link_push(link);
-    }
+    queued_push(endpoint, ops, taken);
     endpoint_release(endpoint);
     return taken > 0 || count == 0 ? (int)taken : rc;
 }
@@ -297,8 +304,10 @@ int remo__ofi_poll(struct remo__endpoint *public, struct remo__completion *done,
     struct ofi_endpoint *endpoint = endpoint_of(public);
     uint32_t count = 0;
     endpoint_acquire(endpoint);
-    gathered_push(endpoint);
-    links_progress(endpoint);
+    if (endpoint->done.count < max) {
+        gathered_push(endpoint);
+        links_progress(endpoint);
+    }
     while (count < max && remo__ofi_slot_poll(endpoint, &done[count]))
         count++;
     if (count > 0)

@@ -18,6 +18,7 @@
 #define READS_PER_POLL 64u        /* libfabric may report one event for each read, with room for more */
 #define QUIET_POLLS_PER_CLOCK 64u /* polls without an answer for each read of the clock */
 #define FLIGHTS_SMALL 2u          /* with this many requests in flight, small operations wait to share one */
+#define FLIGHTS_GATHERED 1u       /* the same for reads that are deferred to the next poll (ofi/endpoint.c) */
 #define FULL_BYTES 8192u          /* with this many bytes queued, operations do not wait to share a request */
 #define ANSWERS_AT REMO__OFI_RING_BYTES
 #define OFFER_AT (2 * REMO__OFI_RING_BYTES)
@@ -258,12 +259,18 @@ static int request_send(struct ofi_link *link, uint32_t seq, size_t bytes) {
     return rc;
 }
 
-/* With few requests in flight, send immediately. With more, let operations share a request, until one is
- * answered or FULL_BYTES are queued. */
+/* Return the number of requests in flight from which on operations wait to share the next one, until one is
+ * answered or FULL_BYTES are queued. A request costs both ends about as much as 50 small reads. So reads for
+ * which no thread waits share the next one even if one is in flight, if the thread polls often. Measured:
+ * gets of a map in windows of 16 and 128 have 1.1 to 1.2 times the rate; updates would have 0.97 times. */
+static uint32_t flights_max(const struct ofi_link *link) {
+    if (link->queue_bytes >= FULL_BYTES)
+        return REMO__OFI_WINDOW;
+    return link->urgent_count > 0 || !link->endpoint->gathers ? FLIGHTS_SMALL : FLIGHTS_GATHERED;
+}
+
 static bool may_send(const struct ofi_link *link) {
-    uint32_t in_flight = link->next - 1 - link->answered;
-    return link->queue.count > 0
-           && in_flight < (link->queue_bytes >= FULL_BYTES ? REMO__OFI_WINDOW : FLIGHTS_SMALL);
+    return link->queue.count > 0 && link->next - 1 - link->answered < flights_max(link);
 }
 
 bool remo__ofi_link_may_gather(const struct ofi_link *link) {

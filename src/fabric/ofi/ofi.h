@@ -152,6 +152,7 @@ struct ofi_link {
     uint16_t records[REMO__OFI_WINDOW]; /* number of records of each request in flight */
     size_t unsent_bytes;                /* size of request `next - 1` if it is ready but not sent yet */
     struct ofi_fifo queue;              /* operations that are not completely sent */
+    uint32_t urgent_count;              /* those that are not REMO__OP_GATHER */
     uint64_t queue_bytes;               /* approximate size of their requests and answers */
     uint32_t flight_head, flight_tail;
     struct ofi_flight flights[REMO__OFI_FLIGHTS_MAX];

@@ -44,15 +44,23 @@ static void count_queued(struct ofi_endpoint *endpoint, int32_t more) {
     atomic_store_explicit(&endpoint->queued, queued + (uint32_t)more, memory_order_relaxed);
 }
 
-void remo__ofi_slot_queue(struct ofi_link *link, uint16_t slot) {
+static bool is_urgent(const struct ofi_slot *slot) {
+    return !(slot->op.flags & REMO__OP_GATHER);
+}
+
+void remo__ofi_slot_queue(struct ofi_link *link, uint16_t index) {
+    const struct ofi_slot *slot = &link->endpoint->slots[index];
     count_queued(link->endpoint, 1);
-    fifo_push(link->endpoint, &link->queue, slot);
-    link->queue_bytes += sizeof(struct remo__ofi_record) + link->endpoint->slots[slot].op.size_bytes;
+    fifo_push(link->endpoint, &link->queue, index);
+    link->queue_bytes += sizeof(struct remo__ofi_record) + slot->op.size_bytes;
+    link->urgent_count += is_urgent(slot);
 }
 
 uint16_t remo__ofi_slot_unqueue(struct ofi_link *link) {
     count_queued(link->endpoint, -1);
-    return fifo_pop(link->endpoint, &link->queue);
+    uint16_t index = fifo_pop(link->endpoint, &link->queue);
+    link->urgent_count -= is_urgent(&link->endpoint->slots[index]);
+    return index;
 }
 
 /* ---- completions ---- */

@@ -52,7 +52,10 @@ static void lay_out(struct remo_queue *queue, const struct remo_nodeset *partici
         queue->members[queue->member_count++] = (uint16_t)node;
     uint64_t per_node = (queue->capacity + queue->member_count - 1) / queue->member_count;
     queue->capacity = per_node * queue->member_count;
-    queue->stride = (uint32_t)remo__align_up(REMO__SLOT_HEAD_BYTES + queue->slot_bytes, REMO__CACHE_LINE);
+    /* Copies of large elements take less time if source and destination have the same alignment. */
+    queue->data_at =
+        queue->slot_bytes >= REMO__QUEUE_ALIGNED_BYTES ? REMO__CACHE_LINE : REMO__SLOT_HEAD_BYTES;
+    queue->stride = (uint32_t)remo__align_up(queue->data_at + queue->slot_bytes, REMO__CACHE_LINE);
 }
 
 static int open_channel(struct remo_queue *queue, struct remo_channel *parent, const char *name,

@@ -4,7 +4,7 @@
  *     u64 claim             lap:39 | claimed:1 | thread:8 | node:16, network atomics only
  *     u64 checksum          of meta and data; only of an inline element
  *     u64 meta              ticket + 1:40 | size:24
- *     data                  of an inline element: padded to words, and masked
+ *     data                  of an inline element: padded to words, and masked; see `data_at` for others
  * An element is inline if it has REMO__QUEUE_INLINE_BYTES at most and the fabric is not mapped.
  * Checksum, meta and data are written without atomics, by the node that claimed the slot. */
 #pragma once
@@ -22,6 +22,7 @@
 #endif
 
 #define REMO__SLOT_HEAD_BYTES 24u
+#define REMO__QUEUE_ALIGNED_BYTES 4096u /* slots of at least this size have their elements at a cache line */
 #define REMO__SLOT_CLAIMED (UINT64_C(1) << 24)
 #define REMO__SLOT_LAP_SHIFT 25
 #define REMO__META_SIZE_BITS 24
@@ -78,7 +79,8 @@ struct remo_queue {
     struct remo__memory *home_memory, *slots_memory;
     uint64_t capacity;
     uint32_t slot_bytes;
-    uint32_t stride; /* of slots */
+    uint32_t stride;  /* of slots */
+    uint32_t data_at; /* offset of an element in its slot, unless the element is inline */
     uint32_t home;
     uint32_t member_count;
     uint16_t members[REMO_NODES_MAX];

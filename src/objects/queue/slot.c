@@ -227,7 +227,7 @@ static void encode_inline(const struct remo__queue_op *op, uint64_t ticket, stru
  * the caller writes the meta word: see "Elements that are not inline" in docs/internals/queue.md. */
 static int write_data(struct remo__queue_op *op, const struct remo__queue_slot *slot, struct remo_ack *ack) {
     const struct remo__fabric_caps *caps = &op->queue->node->fabric->caps;
-    int rc = remo__write(remo__ref_after(slot->ref, REMO__SLOT_HEAD_BYTES), op->data, op->size_bytes,
+    int rc = remo__write(remo__ref_after(slot->ref, op->queue->data_at), op->data, op->size_bytes,
                          REMO__WRITE_EXEMPT, ack);
     if (rc == 0 && !(caps->writes_ordered && caps->completion_placed))
         rc = place_writes(op, slot, ack);
@@ -393,7 +393,7 @@ static int copy_element(struct remo__queue_op *op, const struct remo__queue_slot
     op->is_too_large = size > op->buffer_bytes;
     if (is_inline(op->queue, size))
         return copy_inline(op, slot, snapshot);
-    int rc = op->is_too_large ? 0 : read_slot(slot, REMO__SLOT_HEAD_BYTES, op->buffer, size);
+    int rc = op->is_too_large ? 0 : read_slot(slot, op->queue->data_at, op->buffer, size);
     return rc == 0 ? 1 : rc;
 }
 

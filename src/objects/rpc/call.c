@@ -25,6 +25,14 @@ static int report(const struct remo_rpc_op *call) {
         return remo__fail(status, "handler %u, called at node %u, replied with this error", number, node);
     switch (status) {
     case -EMSGSIZE:
+        if (call->fate == REMO_RPC_NOT_SENT && call->request_bytes > REMO__RPC_LARGE_MAX)
+            return remo__fail(status, "a request of %zu bytes is too long: the maximum is %u; divide it",
+                              call->request_bytes, REMO__RPC_LARGE_MAX);
+        if (call->fate == REMO_RPC_NOT_SENT)
+            return remo__fail(status,
+                              "handler %u of node %u is SHORT, and takes at most %u bytes: the request has "
+                              "%zu, or is in a place; register the handler as LONG",
+                              number, node, REMO__RPC_DATA_MAX, call->request_bytes);
         return remo__fail(status, "the reply of node %u has %zu bytes, the buffer %zu; use a larger buffer",
                           node, call->reply_bytes, call->reply_cap);
     case -ETIMEDOUT:
@@ -67,13 +75,17 @@ static inline int start_at_depth(struct remo_rpc *rpc, struct remo__thread *thre
                                  uint32_t depth) {
     uint32_t flags = call->done ? REMO__RPC_HAS_DONE : 0;
     call->own.rpc = rpc;
-    call->own.head = remo__rpc_head_make(call->request_bytes, call->number, depth, 0, flags);
+    call->own.head = remo__rpc_head_make(call->request_bytes & 0xffff, call->number, depth, 0, flags);
+    call->own.serial = 0;
+    int rc = remo__unlikely(remo__rpc_is_large(call)) ? remo__rpc_large_prepare(rpc->transport, call) : 0;
+    if (remo__unlikely(rc != 0))
+        return call->status = rc;
     call->own.rest = remo__rpc_rest(rpc, call->node, call->own.deadline_ns);
     call->fate = REMO_RPC_IN_FLIGHT;
     __atomic_store_n(&call->own.state, REMO__RPC_CALL_STARTING, __ATOMIC_RELAXED);
     if (remo__unlikely(call->done != NULL))
         remo__rpc_list_done(rpc->transport, call);
-    int rc = remo__rpc_submit(thread, call);
+    rc = remo__rpc_submit(thread, call);
     if (remo__unlikely(rc != 0))
         discard_call(rpc->transport, thread, call, rc);
     return rc;
@@ -99,7 +111,9 @@ int remo_rpc_start(struct remo_rpc *rpc, struct remo_rpc_op *call) {
     struct remo__thread *thread = remo__thread(rpc->node);
     if (!thread)
         return call->status = remo__last_code();
-    int rc = remo__rpc_check_target(rpc, call->node, call->number, call->request, call->request_bytes);
+    bool is_large = remo__rpc_is_large(call); /* then remo__rpc_large_prepare checks the data */
+    int rc = remo__rpc_check_target(rpc, call->node, call->number, is_large ? NULL : call->request,
+                                    is_large ? 0 : call->request_bytes);
     if (rc != 0)
         return call->status = rc;
     call->own.deadline_ns = remo__deadline(call->timeout_ns);
@@ -355,6 +369,52 @@ void remo_rpc_cancel(struct remo_rpc_op *call) {
     }
 }
 
+/* ---- settle ---- */
+
+/* Return 1 if the late reply to the call has arrived, 0 if not. The state is loaded first: if the slot was
+ * taken meanwhile, it has another serial. */
+static int is_settled(void *ctx) {
+    const struct call_wait *wait = ctx;
+    const struct remo__rpc_slot *slot = &wait->transport->slot[wait->call->own.slot];
+    remo__rpc_slots_reclaim(wait->transport);
+    uint8_t state = atomic_load(&slot->state);
+    if (atomic_load(&slot->serial) != wait->call->own.serial || state == REMO__RPC_SLOT_FREE)
+        return 1;
+    if (state != REMO__RPC_SLOT_LOST)
+        return 0;
+    return remo__fail(
+        -EHOSTDOWN,
+        "a node that had the call of handler %u at node %u has failed or left, and may still use "
+        "the places of the call: do not use them again before this node closes",
+        wait->call->number, wait->call->node);
+}
+
+int remo_rpc_settle(struct remo_rpc_op *call, uint64_t timeout_ns) {
+    if (!call)
+        return remo__fail(-EINVAL, "cannot settle a call: it is NULL");
+    if (remo__rpc_is_in_flight(call))
+        return remo__fail(-EBUSY, "the call is in flight; wait until it has ended, or cancel it");
+    if (call->own.serial == 0)
+        return 0;
+    struct remo__thread *thread = remo__thread(call->own.rpc->node);
+    struct call_wait wait = {call->own.rpc->transport, call};
+    if (!thread)
+        return remo__last_code();
+    int rc = is_settled(&wait);
+    if (rc == 0 && timeout_ns > 0 && thread->handling)
+        return fail_wait();
+    if (rc == 0)
+        rc = timeout_ns == 0
+                 ? -ETIMEDOUT
+                 : remo__rpc_wait(wait.transport, thread, is_settled, &wait, remo__deadline(timeout_ns));
+    else
+        rc = rc > 0 ? 0 : rc;
+    if (rc == -ETIMEDOUT)
+        return remo__fail(rc, "node %u may still use the places of the call of handler %u: settle it later",
+                          call->node, call->number);
+    return rc;
+}
+
 /* ---- call, post, serve ---- */
 
 struct target {
@@ -378,6 +438,20 @@ static int await_target(struct remo_rpc *rpc, struct remo__thread *thread, uint3
     return rc;
 }
 
+/* Set what a call without `done` uses: to clear the struct takes as long as to start the call. */
+static inline void set_call(struct remo_rpc_op *call, uint32_t node, uint32_t number, const void *request,
+                            size_t request_bytes, void *reply, size_t cap) {
+    call->node = node;
+    call->number = number;
+    call->request = request;
+    call->request_bytes = request_bytes;
+    call->reply = reply;
+    call->reply_cap = cap;
+    call->request_place.word = call->reply_place.word = 0;
+    call->done = NULL;
+    call->own.block = NULL;
+}
+
 int remo_rpc_call(struct remo_rpc *rpc, uint32_t node, uint32_t number, const void *request,
                   size_t request_bytes, void *reply, size_t cap, size_t *ret_reply_bytes,
                   uint64_t timeout_ns) {
@@ -385,7 +459,8 @@ int remo_rpc_call(struct remo_rpc *rpc, uint32_t node, uint32_t number, const vo
     struct remo__thread *thread = remo__thread(rpc->node);
     if (remo__unlikely(!thread))
         return remo__last_code();
-    int rc = remo__rpc_check_arguments(rpc, node, number, request, request_bytes);
+    bool is_large = request_bytes > REMO__RPC_DATA_MAX; /* remo__rpc_large_prepare checks the data */
+    int rc = remo__rpc_check_arguments(rpc, node, number, request, is_large ? 0 : request_bytes);
     if (rc == 0 && remo__unlikely(thread->handling != NULL))
         rc = fail_wait();
     if (remo__unlikely(rc != 0))
@@ -399,12 +474,8 @@ int remo_rpc_call(struct remo_rpc *rpc, uint32_t node, uint32_t number, const vo
     }
     if (remo__unlikely(rc != 0))
         return rc;
-    struct remo_rpc_op call = {.node = node,
-                               .number = number,
-                               .request = request,
-                               .request_bytes = request_bytes,
-                               .reply = reply,
-                               .reply_cap = cap};
+    struct remo_rpc_op call;
+    set_call(&call, node, number, request, request_bytes, reply, cap);
     call.own.deadline_ns = deadline_ns;
     call.own.wake = REMO__RPC_WAKE_WAITS;
     rc = start_call(rpc, thread, &call);

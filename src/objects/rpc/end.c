@@ -14,10 +14,19 @@ static void leave_slot(struct remo__rpc_transport *transport, const struct remo_
 }
 
 void remo__rpc_end_call(struct remo_rpc_op *call, int status, enum remo_rpc_fate fate, size_t reply_bytes) {
+    if (remo__unlikely(call->own.block != NULL)) { /* it was not sent */
+        remo__rpc_block_give(call->own.rpc->transport, call->own.block);
+        call->own.block = NULL;
+    }
     call->status = status;
     call->reply_bytes = reply_bytes;
     call->fate = fate;
     __atomic_store_n(&call->own.state, REMO__RPC_CALL_IDLE, __ATOMIC_RELEASE);
+}
+
+/* For remo_rpc_settle: the call ends without a reply. */
+static void keep_serial(const struct remo__rpc_transport *transport, struct remo_rpc_op *call) {
+    call->own.serial = atomic_load_explicit(&transport->slot[call->own.slot].serial, memory_order_relaxed);
 }
 
 /* The reply has arrived: copy it, and give the slot back. */
@@ -26,18 +35,23 @@ static inline void take_reply(struct remo__rpc_transport *transport, struct remo
     static const enum remo_rpc_fate fates[] = {[REMO__RPC_REPLIED] = REMO_RPC_DONE,
                                                [REMO__RPC_REFUSED] = REMO_RPC_NOT_SENT,
                                                [REMO__RPC_ABANDONED] = REMO_RPC_UNKNOWN,
-                                               REMO_RPC_UNKNOWN};
+                                               [REMO__RPC_REPLIED_IN_PLACE] = REMO_RPC_DONE};
     size_t bytes = reply->head & 0xffff;
     int status = (int)(uint32_t)reply->result;
     uint32_t hops = reply->head >> 16 & 0xf;
     enum remo_rpc_fate fate = fates[reply->head >> 20 & 3];
     if (remo__unlikely(fate == REMO_RPC_NOT_SENT && hops > 0))
         fate = REMO_RPC_UNKNOWN; /* the handler that forwarded the request has run */
-    if (call->reply && remo__likely(bytes <= call->reply_cap))
-        remo__copy_from(call->reply, reply->data, bytes);
-    else if (call->reply)
+    void *buffer =
+        remo__likely(call->reply_place.word == 0) ? call->reply : remo__rpc_large_buffer(transport, call);
+    if (remo__unlikely((reply->head >> 20 & 3) == REMO__RPC_REPLIED_IN_PLACE))
+        status = remo__rpc_large_take(transport, call, reply, &bytes) ? status : -EMSGSIZE;
+    else if (buffer && remo__likely(bytes <= call->reply_cap))
+        remo__copy_from(buffer, reply->data, bytes);
+    else if (buffer)
         status = -EMSGSIZE;
     leave_slot(transport, call);
+    remo__rpc_slot_release(transport, call->own.slot);
     remo__rpc_slot_give(transport, call->own.slot, hops);
     remo__rpc_end_call(call, status, fate, bytes);
 }
@@ -53,6 +67,7 @@ static bool end_if_orphaned(struct remo__rpc_transport *transport, struct remo_r
         return true;
     }
     leave_slot(transport, call);
+    keep_serial(transport, call);
     remo__rpc_slot_abandon(transport, call->own.slot, true);
     remo__rpc_end_call(call, -EHOSTDOWN, REMO_RPC_UNKNOWN, 0);
     return true;
@@ -84,6 +99,7 @@ void remo__rpc_abandon_call(struct remo__rpc_transport *transport, struct remo_r
     if (state == REMO__RPC_CALL_QUEUED && end_queued(transport, call, status))
         return;
     leave_slot(transport, call);
+    keep_serial(transport, call);
     remo__rpc_slot_abandon(transport, call->own.slot, false);
     remo__rpc_end_call(call, status, REMO_RPC_UNKNOWN, 0);
 }

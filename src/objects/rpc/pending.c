@@ -115,6 +115,7 @@ void remo__rpc_pending_take(struct remo__rpc_pendings *pendings, struct remo__rp
     ret_turn->words = pending->words;
     ret_turn->deadline_ns = pending->deadline_ns;
     ret_turn->depth = remo__rpc_depth(pending->words.head);
+    ret_turn->places = NULL;
     ret_turn->is_replied = false;
     *ret_entry = pending->entry;
     if (data)

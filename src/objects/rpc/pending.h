@@ -12,7 +12,7 @@ struct remo__rpc_pending {
     struct remo__rpc_entry *entry;
     struct remo__rpc_words words;
     uint64_t deadline_ns;
-    uint64_t data[REMO__RPC_DATA_MAX / sizeof(uint64_t)];
+    uint64_t data[REMO__RPC_RECORD_MAX / sizeof(uint64_t)];
 };
 
 struct remo__rpc_pendings {
@@ -35,7 +35,7 @@ struct remo__rpc_pending *remo__rpc_pending_of(const struct remo__rpc_pendings *
 /* Copy a request to its place, which is free. */
 void remo__rpc_pending_add(struct remo__rpc_pendings *pendings, const struct remo__rpc_turn *turn,
                            struct remo__rpc_entry *entry, const void *data);
-/* Copy a request to a turn and to `data`, which has REMO__RPC_DATA_MAX bytes, and free its place. If `data`
+/* Copy a request to a turn and to `data`, which has REMO__RPC_RECORD_MAX bytes, and free its place. If `data`
  * is NULL, do not copy the data. */
 void remo__rpc_pending_take(struct remo__rpc_pendings *pendings, struct remo__rpc_pending *pending,
                             struct remo__rpc_turn *ret_turn, struct remo__rpc_entry **ret_entry,

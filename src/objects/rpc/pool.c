@@ -131,13 +131,18 @@ static void refuse_expired(const struct remo__rpc_turn *turn) {
     send_status(turn, REMO__RPC_REFUSED, -ETIMEDOUT);
 }
 
-static void run(struct remo__rpc_turn *turn, const struct remo__rpc_entry *entry, const uint64_t *data) {
+/* Return whether a request may still be executed: its caller has not failed or left, and its deadline has not
+ * passed. */
+static bool may_run(const struct remo__rpc_turn *turn) {
     if (!remo__rpc_is_up(turn->transport, remo__rpc_origin(turn->words.call)))
-        return; /* the caller has failed or left */
-    if (remo__remaining_ns(turn->deadline_ns) == 0) {
-        refuse_expired(turn);
-        return;
-    }
+        return false;
+    if (remo__remaining_ns(turn->deadline_ns) > 0)
+        return true;
+    refuse_expired(turn);
+    return false;
+}
+
+static void run(const struct remo__rpc_turn *turn, const struct remo__rpc_entry *entry, const void *data) {
     remo__rpc_count(&turn->counts->requests);
     int status = remo__rpc_run_handler(turn, entry, data, true);
     if (turn->is_replied)
@@ -147,6 +152,42 @@ static void run(struct remo__rpc_turn *turn, const struct remo__rpc_entry *entry
     send_status(turn, REMO__RPC_REPLIED, status);
 }
 
+/* Read the request, and run its handler if it may still run then. */
+static void run_large(const struct remo__rpc_turn *turn, const struct remo__rpc_entry *entry) {
+    void *data = NULL;
+    if (!may_run(turn))
+        return;
+    int rc = remo__rpc_large_read(turn, &data);
+    if (rc == 0 && may_run(turn))
+        run(turn, entry, data);
+    else if (rc != 0 && remo__rpc_is_up(turn->transport, remo__rpc_origin(turn->words.call)))
+        send_status(turn, REMO__RPC_REFUSED, rc);
+    free(data);
+}
+
+/* The caller could change the places until the request had left the ring. */
+static void run_with_places(struct remo__rpc_turn *turn, const struct remo__rpc_entry *entry,
+                            const uint64_t *data) {
+    struct remo__rpc_places places;
+    bool is_good = remo__rpc_large_decode(&turn->words, data, &places);
+    turn->places = &places;
+    if (is_good && places.request != 0)
+        run_large(turn, entry);
+    else if (is_good && may_run(turn))
+        run(turn, entry, (const char *)data + REMO__RPC_PLACES_BYTES);
+    else if (!is_good)
+        send_status(turn, REMO__RPC_REFUSED, -EPROTO);
+    turn->places = NULL;
+}
+
+static void run_if_due(struct remo__rpc_turn *turn, const struct remo__rpc_entry *entry,
+                       const uint64_t *data) {
+    if (remo__rpc_flags(turn->words.head) & REMO__RPC_HAS_PLACES)
+        run_with_places(turn, entry, data);
+    else if (may_run(turn))
+        run(turn, entry, data);
+}
+
 /* A task: it runs requests of its depth until none waits. */
 static int work(void *ctx) {
     struct crew *crew = ctx;
@@ -154,11 +195,11 @@ static int work(void *ctx) {
     struct remo__rpc_turn turn = {.transport = transport, .thread = remo__thread(transport->node)};
     struct remo__task *task = remo__scheduler->running;
     struct remo__rpc_entry *entry;
-    uint64_t data[REMO__RPC_DATA_MAX / sizeof(uint64_t)];
+    uint64_t data[REMO__RPC_RECORD_MAX / sizeof(uint64_t)];
     while (take(crew, &turn, &entry, data)) {
         turn.counts = &entry->counts[turn.thread->index];
         task->handling = &turn;
-        run(&turn, entry, data);
+        run_if_due(&turn, entry, data);
         task->handling = NULL;
         end_request(&turn);
     }

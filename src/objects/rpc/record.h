@@ -1,6 +1,7 @@
 /* record.h - the messages of rpc: requests in the ring of a receiver, and replies in the slots of a caller.
  *
- * Request: {head; proof; call; rest; data}, at a multiple of 64 bytes. head = {u16 bytes, u16 lap, u8 number,
+ * Request: {head; proof; call; rest; data}, at a multiple of 64 bytes. The data of a call with places begins
+ *          with struct remo__rpc_places. head = {u16 bytes, u16 lap, u8 number,
  *          u4 depth, u4 hops, u8 flags}; call = {u32 serial, u16 slot, u16 origin}; rest = {u32 service,
  *          u32 time}. A record that begins before the end of the ring may end after it, so there are no
  *          fillers: the next record begins at the start.
@@ -28,18 +29,24 @@
 #ifdef REMO_SIM_SMALL
 #define REMO__RPC_RING_BYTES 512u
 #define REMO__RPC_DATA_MAX 192u
+#define REMO__RPC_LARGE_MAX 1000u        /* two operations of a fabric without mapped memory */
+#define REMO__RPC_BLOCKS_BYTES_MAX 4096u /* two calls with large requests and replies */
 #else
 #define REMO__RPC_RING_BYTES (64u << 10)
 #define REMO__RPC_DATA_MAX 4096u /* REMO_RPC_BYTES_MAX */
+#define REMO__RPC_LARGE_MAX REMO_RPC_LARGE_BYTES_MAX
+#define REMO__RPC_BLOCKS_BYTES_MAX REMO_RPC_BLOCKS_BYTES_MAX
 #endif
 
 #define REMO__RPC_LINE 64u
 #define REMO__RPC_REQUEST_BYTES 32u
 #define REMO__RPC_REPLY_BYTES 24u
-#define REMO__RPC_REQUEST_MAX (REMO__RPC_REQUEST_BYTES + REMO__RPC_DATA_MAX)
+#define REMO__RPC_PLACES_BYTES 24u                                         /* of struct remo__rpc_places */
+#define REMO__RPC_RECORD_MAX (REMO__RPC_PLACES_BYTES + REMO__RPC_DATA_MAX) /* of the data of a request */
+#define REMO__RPC_REQUEST_MAX (REMO__RPC_REQUEST_BYTES + REMO__RPC_RECORD_MAX)
 #define REMO__RPC_REPLY_MAX (REMO__RPC_REPLY_BYTES + REMO__RPC_DATA_MAX)
 /* Bytes of a ring: the last record may end behind the last position. */
-#define REMO__RPC_RING_SPAN (REMO__RPC_RING_BYTES + REMO__RPC_DATA_MAX + REMO__RPC_LINE)
+#define REMO__RPC_RING_SPAN (REMO__RPC_RING_BYTES + REMO__RPC_DATA_MAX + 2 * REMO__RPC_LINE)
 
 static_assert(REMO__RPC_RING_BYTES % REMO__RPC_LINE == 0 && REMO__RPC_DATA_MAX % REMO__RPC_LINE == 0,
               "records are lines");
@@ -47,13 +54,29 @@ static_assert(REMO__RPC_RING_BYTES % REMO__RPC_LINE == 0 && REMO__RPC_DATA_MAX %
 enum remo__rpc_flags {
     REMO__RPC_POST = 1,     /* no reply */
     REMO__RPC_HAS_DONE = 2, /* the reply wakes a thread that serves */
+    REMO__RPC_HAS_PLACES = 4
 };
+#define REMO__RPC_FLAGS_SHIFT 48
 
 enum remo__rpc_kind {
-    REMO__RPC_REPLIED,  /* by the handler */
-    REMO__RPC_REFUSED,  /* no handler has run */
-    REMO__RPC_ABANDONED /* the service closed after the handler had run */
+    REMO__RPC_REPLIED,   /* by the handler */
+    REMO__RPC_REFUSED,   /* no handler has run */
+    REMO__RPC_ABANDONED, /* the service closed after the handler had run */
+    /* By the handler. The data is a u64: the length of the reply, which is in the place of the call, unless
+     * it is longer than the place. */
+    REMO__RPC_REPLIED_IN_PLACE
 };
+
+/* Of a call with a large request, or a place for a large reply: addresses in the memory of the caller. */
+struct remo__rpc_places {
+    uint64_t request; /* 0: the request follows in the record */
+    uint64_t reply;   /* 0: none */
+    uint32_t request_bytes, reply_bytes;
+};
+static_assert(
+    sizeof(struct remo__rpc_places) == REMO__RPC_PLACES_BYTES && REMO__RPC_PLACES_BYTES % 8 == 0
+        && REMO__RPC_REQUEST_MAX - REMO__RPC_DATA_MAX <= REMO__RPC_LINE,
+    "the data of a handler is aligned to 8 bytes, and a record ends behind the last line of a ring");
 
 /* The words of a request, without lap and proof. */
 struct remo__rpc_words {
@@ -76,7 +99,7 @@ static inline uint32_t remo__rpc_hops(uint64_t head) {
     return head >> 44 & 0xf;
 }
 static inline uint32_t remo__rpc_flags(uint64_t head) {
-    return head >> 48 & 0xff;
+    return head >> REMO__RPC_FLAGS_SHIFT & 0xff;
 }
 static inline uint32_t remo__rpc_serial(uint64_t call) {
     return (uint32_t)call;
@@ -97,7 +120,7 @@ static inline uint32_t remo__rpc_time(uint64_t rest) {
 static inline uint64_t remo__rpc_head_make(size_t bytes, uint32_t number, uint32_t depth, uint32_t hops,
                                            uint32_t flags) {
     return (uint64_t)bytes | (uint64_t)number << 32 | (uint64_t)depth << 40 | (uint64_t)hops << 44
-           | (uint64_t)flags << 48;
+           | (uint64_t)flags << REMO__RPC_FLAGS_SHIFT;
 }
 static inline uint64_t remo__rpc_call_make(uint32_t origin, uint32_t slot, uint32_t serial) {
     return (uint64_t)origin << 48 | (uint64_t)slot << 32 | serial;

@@ -101,7 +101,18 @@ int remo__rpc_send_reply(struct remo__rpc_transport *transport, struct remo__thr
 
 /* ---- in a handler ---- */
 
-static int check_request(const struct remo_rpc_request *request, const void *data, size_t bytes,
+static int fail_long(size_t bytes, uint32_t max) {
+    if (max == REMO__RPC_LARGE_MAX)
+        return remo__fail(-EMSGSIZE, "a reply of %zu bytes is too long: the maximum is %u; divide it", bytes,
+                          max);
+    return remo__fail(-EMSGSIZE,
+                      "a message of %zu bytes is too long: the maximum is %u, unless a LONG handler, or a "
+                      "thread outside handlers, replies; register the handler as LONG, or write the data "
+                      "into a region, and pass its offset",
+                      bytes, max);
+}
+
+static int check_request(const struct remo_rpc_request *request, const void *data, size_t bytes, uint32_t max,
                          struct remo__rpc_turn **ret_turn) {
     struct remo__rpc_turn *turn = request ? request->state : NULL;
     if (!turn || (!data && bytes > 0))
@@ -110,21 +121,40 @@ static int check_request(const struct remo_rpc_request *request, const void *dat
         return remo__fail(-EINVAL, "cannot reply to, defer or forward a post: it has no reply; use a call");
     if (turn->is_replied)
         return remo__fail(-EALREADY, "the request was replied to, deferred or forwarded already");
-    if (bytes > REMO__RPC_DATA_MAX)
-        return remo__fail(-EMSGSIZE,
-                          "a message of %zu bytes is too long: the maximum is %u; write larger data into a "
-                          "region, and pass its offset",
-                          bytes, REMO__RPC_DATA_MAX);
+    if (remo__unlikely(bytes > max))
+        return fail_long(bytes, max);
     *ret_turn = turn;
     return 0;
 }
 
+/* Return the length of a reply that this thread may send: a large one waits. */
+static uint32_t reply_max(const struct remo__thread *thread) {
+    return thread->handling ? REMO__RPC_DATA_MAX : REMO__RPC_LARGE_MAX;
+}
+
+/* Send a reply that may be large. `place`: of the reply, with `place_bytes` bytes; 0: none. */
+static inline int send_any(struct remo__rpc_transport *transport, struct remo__thread *thread,
+                           const struct remo_rpc *rpc, const struct remo__rpc_words *words, uint64_t place,
+                           uint64_t place_bytes, int status, const void *data, size_t bytes) {
+    const uint64_t length = bytes;
+    if (remo__likely(bytes <= REMO__RPC_DATA_MAX))
+        return remo__rpc_send_reply(transport, thread, rpc, words, REMO__RPC_REPLIED, status, data, bytes);
+    int rc = place != 0 && bytes <= place_bytes ? remo__rpc_large_write(transport, rpc, place, data, bytes)
+                                                : 0; /* too long: the caller gets the length only */
+    if (rc != 0)
+        return rc;
+    return remo__rpc_send_reply(transport, thread, rpc, words, REMO__RPC_REPLIED_IN_PLACE, status, &length,
+                                sizeof length);
+}
+
 int remo_rpc_reply(const struct remo_rpc_request *request, int status, const void *data, size_t bytes) {
     struct remo__rpc_turn *turn = NULL;
-    int rc = check_request(request, data, bytes, &turn);
+    const struct remo__rpc_turn *in = request ? request->state : NULL;
+    int rc = check_request(request, data, bytes, in ? reply_max(in->thread) : REMO__RPC_DATA_MAX, &turn);
     if (rc == 0)
-        rc = remo__rpc_send_reply(turn->transport, turn->thread, turn->rpc, &turn->words, REMO__RPC_REPLIED,
-                                  status, data, bytes);
+        rc = send_any(turn->transport, turn->thread, turn->rpc, &turn->words,
+                      turn->places ? turn->places->reply : 0, turn->places ? turn->places->reply_bytes : 0,
+                      status, data, bytes);
     if (rc == 0 || rc == -EHOSTDOWN)
         turn->is_replied = true;
     if (rc == 0 && status < 0)
@@ -146,7 +176,7 @@ static uint64_t deferred_word(uint64_t head, uint64_t call, uint32_t service) {
 int remo_rpc_defer(const struct remo_rpc_request *request, struct remo_rpc_deferred *ret_deferred) {
     REMO__REQUIRE(ret_deferred);
     struct remo__rpc_turn *turn = NULL;
-    int rc = check_request(request, NULL, 0, &turn);
+    int rc = check_request(request, NULL, 0, REMO__RPC_DATA_MAX, &turn);
     if (rc != 0)
         return rc;
     turn->is_replied = true;
@@ -155,6 +185,8 @@ int remo_rpc_defer(const struct remo_rpc_request *request, struct remo_rpc_defer
     remo__rpc_count(&turn->counts->deferred);
     ret_deferred->word[0] = turn->words.call;
     ret_deferred->word[1] = turn->words.head;
+    ret_deferred->word[2] = turn->places ? turn->places->reply : 0;
+    ret_deferred->word[3] = turn->places ? turn->places->reply_bytes : 0;
     return 0;
 }
 
@@ -167,12 +199,11 @@ int remo_rpc_reply_later(struct remo_rpc *rpc, struct remo_rpc_deferred deferred
         || remo__rpc_slot(words.call) >= REMO__RPC_SLOTS_TOTAL)
         return remo__fail(-EINVAL, "cannot reply to a deferred request: the data is NULL, or "
                                    "remo_rpc_defer did not return this value");
-    if (bytes > REMO__RPC_DATA_MAX)
-        return remo__fail(-EMSGSIZE, "a reply of %zu bytes is too long: the maximum is %u", bytes,
-                          REMO__RPC_DATA_MAX);
     struct remo__thread *thread = remo__thread(rpc->node);
     if (!thread)
         return remo__last_code();
+    if (remo__unlikely(bytes > reply_max(thread)))
+        return fail_long(bytes, reply_max(thread));
     _Atomic uint64_t *entry = deferred_entry(rpc->transport, words.call);
     uint64_t word = deferred_word(words.head, words.call, rpc->channel->id), expected = word;
     if (!atomic_compare_exchange_strong(entry, &expected, 0))
@@ -180,8 +211,8 @@ int remo_rpc_reply_later(struct remo_rpc *rpc, struct remo_rpc_deferred deferred
                           "the deferred request of node %u was replied to already, or the node "
                           "has failed or left",
                           node);
-    int rc =
-        remo__rpc_send_reply(rpc->transport, thread, rpc, &words, REMO__RPC_REPLIED, status, data, bytes);
+    int rc = send_any(rpc->transport, thread, rpc, &words, deferred.word[2], deferred.word[3], status, data,
+                      bytes);
     if (remo__unlikely(rc != 0 && rc != -EHOSTDOWN))
         atomic_store(entry, word); /* nothing was sent */
     return rc;
@@ -223,10 +254,22 @@ static int send_note(struct remo__rpc_turn *turn, uint32_t node) {
     return remo__write(ref, &note, sizeof note, REMO__WRITE_NOTIFY, NULL);
 }
 
+/* The place of the reply goes along. Returns as remo__rpc_send_message. */
+static __attribute__((noinline)) int forward_with_places(const struct remo__rpc_turn *turn, uint32_t node,
+                                                         struct remo__rpc_words words, const void *data,
+                                                         size_t bytes) {
+    uint64_t image[REMO__RPC_RECORD_MAX / sizeof(uint64_t)];
+    const struct remo__rpc_places places = {.reply = turn->places->reply,
+                                            .request_bytes = (uint32_t)bytes,
+                                            .reply_bytes = turn->places->reply_bytes};
+    remo__rpc_large_compose(&places, data, image);
+    return remo__rpc_send_message(turn->thread, turn->rpc, node, words, image, true);
+}
+
 int remo_rpc_forward(const struct remo_rpc_request *request, uint32_t node, uint32_t number, const void *data,
                      size_t bytes) {
     struct remo__rpc_turn *turn = NULL;
-    int rc = check_request(request, data, bytes, &turn);
+    int rc = check_request(request, data, bytes, REMO__RPC_DATA_MAX, &turn);
     if (rc == 0)
         rc = remo__rpc_check_target(turn->rpc, node, number, data, bytes);
     if (rc != 0)
@@ -236,8 +279,9 @@ int remo_rpc_forward(const struct remo_rpc_request *request, uint32_t node, uint
         return remo__fail(-ELOOP, "a request cannot be forwarded to a depth of %u: the maximum is %u", depth,
                           REMO_RPC_DEPTH_MAX);
     uint32_t flags = remo__rpc_flags(turn->words.head);
+    size_t record_bytes = bytes + (turn->places ? sizeof *turn->places : 0);
     struct remo__rpc_words words = {
-        .head = remo__rpc_head_make(bytes, number, depth, hops + 1, flags),
+        .head = remo__rpc_head_make(record_bytes, number, depth, hops + 1, flags),
         .call = turn->words.call,
         .rest = remo__rpc_rest(turn->rpc, node, turn->deadline_ns),
     };
@@ -248,7 +292,9 @@ int remo_rpc_forward(const struct remo_rpc_request *request, uint32_t node, uint
     turn->words.head = remo__rpc_head_make(remo__rpc_bytes(turn->words.head),
                                            remo__rpc_number(turn->words.head), turn->depth, hops + 1, flags);
     remo__rpc_count(&turn->counts->forwarded); /* first: the reply may precede the next line */
-    rc = remo__rpc_send_message(turn->thread, turn->rpc, node, words, data, true);
+    rc = remo__unlikely(turn->places != NULL)
+             ? forward_with_places(turn, node, words, data, bytes)
+             : remo__rpc_send_message(turn->thread, turn->rpc, node, words, data, true);
     turn->is_replied = rc >= 0;
     if (rc < 0)
         remo__count(&turn->counts->forwarded, UINT64_MAX);

@@ -4,13 +4,16 @@
  * Files:  service.c, transport.c (opens the transport, channel callbacks), call.c, serve.c (finds requests,
  *         runs handlers, waits), pool.c (LONG handlers), pending.c (LONG requests that have not started),
  *         end.c (ends of calls), reply.c, send.c (requests into rings, queues, wake-ups), slot.c (reply
- *         slots), target.c. Each uses only files that follow it.
+ *         slots), target.c, large.c (places), block.c (memory of large calls). Each uses only files that
+ *         follow it.
  * Locks:  send_mutex of a peer: the ring at that peer, and its queues. receive_mutex of a peer: the ring of
  *         that peer here; held while its handlers run. done_mutex: held while `done` functions run.
- *         calls_mutex: the list of calls with `done`; slots_mutex: slots that are not free and have no call.
- *         `lock` of the pool: LONG requests that have not started. A thread that holds send_mutex,
- *         calls_mutex, slots_mutex or `lock` neither waits nor runs user code.
- *         Order: receive_mutex or done_mutex, calls_mutex, send_mutex, slots_mutex; receive_mutex, `lock`. */
+ *         calls_mutex: the list of calls with `done`; slots_mutex: slots that are not free and have no call;
+ *         blocks_mutex: free blocks. `lock` of the pool: LONG requests that have not started. A thread that
+ *         holds send_mutex, calls_mutex, slots_mutex, blocks_mutex or `lock` neither waits nor runs user
+ *         code.
+ *         Order: receive_mutex or done_mutex, calls_mutex, send_mutex, slots_mutex, blocks_mutex;
+ *         receive_mutex, `lock`. */
 #pragma once
 
 #include <pthread.h>
@@ -57,6 +60,16 @@ static_assert(REMO__RPC_LEAF_BYTES_MAX == REMO__RPC_DATA_MAX, "a leaf request ha
 #define REMO__RPC_AT_ENDED 192u   /* [24] u64: a bit for each slot whose call has `done` and a reply */
 #define REMO__RPC_AT_CREDITS 384u /* [size] u64: position that the peer has consumed, of our ring there */
 static_assert((REMO__RPC_SLOTS_TOTAL + 63) / 64 * 8 <= REMO__RPC_AT_CREDITS - REMO__RPC_AT_ENDED, "bits");
+
+#define REMO__RPC_BLOCK_BYTES_MIN UINT64_C(64) /* powers of two, up to twice REMO__RPC_LARGE_MAX */
+#define REMO__RPC_BLOCK_CLASSES 20u
+
+/* A block of this node's network memory, for a call with a large request or a large reply. */
+struct remo__rpc_block {
+    struct remo__rpc_block *next; /* in the list of free blocks */
+    uint64_t offset;              /* in the arena */
+    uint32_t class;
+};
 
 struct remo__rpc_queued; /* a copied message that waits for room */
 struct remo__rpc_pool;   /* see pool.c */
@@ -117,6 +130,7 @@ struct remo__rpc_slot {
     _Atomic uint8_t state;
     uint8_t depth;                      /* of its calls, less 1 */
     _Atomic(struct remo_rpc_op *) call; /* with `done`; changes to NULL under done_mutex */
+    struct remo__rpc_block *block;      /* of a large call; NULL: none */
 };
 
 struct remo__rpc_transport {
@@ -137,6 +151,9 @@ struct remo__rpc_transport {
     struct remo__mutex slots_mutex;
     _Atomic uint32_t retired_count;
     uint32_t next_spare;
+    struct remo__mutex blocks_mutex;
+    struct remo__rpc_block *free_blocks[REMO__RPC_BLOCK_CLASSES];
+    uint64_t blocks_bytes; /* of all blocks, without those of lost slots */
     struct remo__rpc_slot slot[REMO__RPC_SLOTS_TOTAL];
 
     /* what a thread that serves does besides; all zero in most calls */
@@ -193,8 +210,9 @@ struct remo__rpc_turn {
     struct remo__rpc_words words;
     struct remo__rpc_counts *counts;
     uint64_t deadline_ns;
-    uint32_t depth;  /* 0: a `done` function */
-    bool is_replied; /* replied, deferred or forwarded */
+    const struct remo__rpc_places *places; /* of the request; NULL: none */
+    uint32_t depth;                        /* 0: a `done` function */
+    bool is_replied;                       /* replied, deferred or forwarded */
 };
 
 /* Add 1 to a counter that only its thread writes. */
@@ -304,6 +322,17 @@ static inline void remo__rpc_add_credit(struct remo__rpc_peer *peer, uint64_t po
         continue;
 }
 
+/* ---- block.c ---- */
+
+/* Errors: -ENOBUFS, -ENOMEM, those of remo__arena_alloc. */
+int remo__rpc_block_take(struct remo__rpc_transport *transport, uint64_t bytes,
+                         struct remo__rpc_block **ret_block);
+/* No node uses the block any more. */
+void remo__rpc_block_give(struct remo__rpc_transport *transport, struct remo__rpc_block *block);
+/* A failed node may use the block at any time: never use it again. */
+void remo__rpc_block_lose(struct remo__rpc_transport *transport, struct remo__rpc_block *block);
+void remo__rpc_blocks_free(struct remo__rpc_transport *transport);
+
 /* ---- slot.c ---- */
 
 /* Divide the slots, all of which are free. */
@@ -315,6 +344,14 @@ uint32_t remo__rpc_slot_take(struct remo__rpc_transport *transport, uint32_t nod
 void remo__rpc_slot_return(struct remo__rpc_transport *transport, uint32_t slot);
 /* The call has its reply, which was forwarded `hops` times. */
 void remo__rpc_slot_give(struct remo__rpc_transport *transport, uint32_t slot, uint32_t hops);
+/* The reply to the call of the slot is complete, or was copied: give its block back. */
+static inline void remo__rpc_slot_release(struct remo__rpc_transport *transport, uint32_t slot) {
+    struct remo__rpc_block *block = transport->slot[slot].block;
+    if (remo__likely(!block))
+        return;
+    transport->slot[slot].block = NULL;
+    remo__rpc_block_give(transport, block);
+}
 /* The call has ended without a reply. `is_lost`: the node that would reply has failed. */
 void remo__rpc_slot_abandon(struct remo__rpc_transport *transport, uint32_t slot, bool is_lost);
 /* Free the retired slots whose reply has arrived, and those of failed nodes. */
@@ -420,14 +457,16 @@ bool remo__rpc_pool_add(const struct remo__rpc_turn *turn, struct remo__rpc_entr
  * until the others have ended. `thread` NULL: those that have not started run too. */
 void remo__rpc_pool_drain(struct remo_rpc *rpc, struct remo__thread *thread);
 
-/* Run a handler, and measure its time if `is_timed`. */
+/* Run a handler with the data of its request, and measure its time if `is_timed`. */
 static inline int remo__rpc_run_handler(const struct remo__rpc_turn *turn,
                                         const struct remo__rpc_entry *entry, const void *data,
                                         bool is_timed) {
     struct remo_rpc_request request = {.node = remo__rpc_origin(turn->words.call),
                                        .number = remo__rpc_number(turn->words.head),
                                        .data = data,
-                                       .bytes = remo__rpc_bytes(turn->words.head),
+                                       .bytes = remo__likely(!turn->places)
+                                                    ? remo__rpc_bytes(turn->words.head)
+                                                    : turn->places->request_bytes,
                                        .state = (void *)(uintptr_t)turn};
     if (remo__likely(!is_timed))
         return entry->handler.run(entry->handler.ctx, &request);
@@ -449,6 +488,34 @@ int remo__rpc_check_target(const struct remo_rpc *rpc, uint32_t node, uint32_t n
                            size_t bytes);
 /* Return the word of a request that has its service and its time. */
 uint64_t remo__rpc_rest(const struct remo_rpc *rpc, uint32_t node, uint64_t deadline_ns);
+
+/* ---- large.c ---- */
+
+static inline bool remo__rpc_is_large(const struct remo_rpc_op *call) {
+    return call->request_bytes > REMO__RPC_DATA_MAX || (call->reply_cap > REMO__RPC_DATA_MAX && call->reply)
+           || (call->request_place.word | call->reply_place.word) != 0;
+}
+/* Find or take the places of a large call, copy its request there, and set `places`, `block` and `head` of
+ * `own`. Errors: those of remo_rpc_start. */
+int remo__rpc_large_prepare(struct remo__rpc_transport *transport, struct remo_rpc_op *call);
+/* Compose the data of a record with places: REMO__RPC_RECORD_MAX bytes at most. `data`: of a request that is
+ * in no place. */
+void remo__rpc_large_compose(const struct remo__rpc_places *places, const void *data, uint64_t *ret_image);
+/* Copy a reply of REMO__RPC_REPLIED_IN_PLACE to the buffer of the call. Returns false if it is too long. */
+bool remo__rpc_large_take(const struct remo__rpc_transport *transport, const struct remo_rpc_op *call,
+                          const struct remo__rpc_reply *reply, size_t *ret_bytes);
+/* Return the memory for a short reply to a call: its buffer or the place that the program has named. */
+void *remo__rpc_large_buffer(const struct remo__rpc_transport *transport, const struct remo_rpc_op *call);
+/* Copy and check the places at the start of the data of a request. Returns false if they are malformed. */
+bool remo__rpc_large_decode(const struct remo__rpc_words *words, const void *data,
+                            struct remo__rpc_places *ret_places);
+/* Read the request from its place to *ret_data, which the caller frees. Waits. Errors: -ENOMEM, those of
+ * remo_read. */
+int remo__rpc_large_read(const struct remo__rpc_turn *turn, void **ret_data);
+/* Write a reply to its place; the reply record must follow in the same thread. Waits until no write is in
+ * flight. Errors: -EHOSTDOWN (the caller has failed or left), those of remo_write. */
+int remo__rpc_large_write(const struct remo__rpc_transport *transport, const struct remo_rpc *rpc,
+                          uint64_t place, const void *data, uint64_t bytes);
 
 /* ---- end.c ---- */
 

@@ -246,11 +246,30 @@ static bool replies(struct remo__rpc_transport *transport, uint32_t node, uint32
     return atomic_load(retired) < REMO__RPC_RETIRED_MAX;
 }
 
+/* Send a request with places, as remo__rpc_send. From then on its block belongs to its slot. */
+static __attribute__((noinline)) int send_large(struct remo__rpc_transport *transport,
+                                                struct remo__thread *thread, struct remo_rpc_op *call,
+                                                struct remo__rpc_words words) {
+    struct remo__rpc_slot *slot = &transport->slot[call->own.slot];
+    uint64_t image[REMO__RPC_RECORD_MAX / sizeof(uint64_t)];
+    struct remo__rpc_places places;
+    memcpy(&places, call->own.places, sizeof places);
+    remo__rpc_large_compose(&places, call->request, image);
+    slot->block = call->own.block;
+    call->own.block = NULL;
+    int rc = remo__rpc_send(transport, thread, call->own.rpc->channel->slot, call->node, words, image);
+    if (rc == 1)
+        return 1;
+    call->own.block = slot->block;
+    slot->block = NULL;
+    return rc;
+}
+
 /* Send a call. send_mutex is held. Returns as remo__rpc_send. */
 static int send_call(struct remo__rpc_transport *transport, struct remo__thread *thread,
                      struct remo_rpc_op *call) {
     uint64_t position = atomic_load_explicit(&transport->peers[call->node].position, memory_order_relaxed);
-    if (!has_room(transport, call->node, position, call->request_bytes)
+    if (!has_room(transport, call->node, position, remo__rpc_bytes(call->own.head))
         || !replies(transport, call->node, depth_index(call)))
         return 0;
     uint32_t serial, slot = remo__rpc_slot_take(transport, call->node, depth_index(call) + 1, &serial);
@@ -262,8 +281,10 @@ static int send_call(struct remo__rpc_transport *transport, struct remo__thread 
     call->own.slot = slot;
     if (remo__unlikely(call->done != NULL))
         atomic_store(&transport->slot[slot].call, call);
-    int rc =
-        remo__rpc_send(transport, thread, call->own.rpc->channel->slot, call->node, words, call->request);
+    int rc = remo__likely(!(remo__rpc_flags(words.head) & REMO__RPC_HAS_PLACES))
+                 ? remo__rpc_send(transport, thread, call->own.rpc->channel->slot, call->node, words,
+                                  call->request)
+                 : send_large(transport, thread, call, words);
     if (rc == 1) {
         if (remo__likely(!call->done)) {
             __atomic_store_n(&call->own.state, REMO__RPC_CALL_SENT, __ATOMIC_RELEASE);

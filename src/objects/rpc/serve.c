@@ -114,10 +114,12 @@ static struct remo_rpc *find_service(const struct remo__rpc_transport *transport
 
 /* Returns whether the request has left its ring. */
 static bool execute(struct remo__rpc_transport *transport, struct remo__thread *thread,
-                    struct remo__rpc_peer *peer, const struct remo__rpc_words *words, const void *data) {
+                    struct remo__rpc_peer *peer, const struct remo__rpc_words *words, const void *data,
+                    const struct remo__rpc_places *places) {
     struct remo__rpc_turn turn = {.transport = transport,
                                   .thread = thread,
                                   .words = *words,
+                                  .places = places,
                                   .depth = remo__rpc_depth(words->head),
                                   .rpc = find_service(transport, remo__rpc_service(words->rest))};
     if (remo__unlikely(peer->owes_reply)) {
@@ -140,10 +142,15 @@ static bool execute(struct remo__rpc_transport *transport, struct remo__thread *
         remo__rpc_count(&turn.counts->expired);
         return send_status(&turn, peer, REMO__RPC_REFUSED, -ETIMEDOUT);
     }
-    if (remo__likely(entry->handler.kind == REMO_RPC_SHORT))
+    if (remo__unlikely(entry->handler.kind != REMO_RPC_SHORT)) {
+        leave_ring(&turn, peer, entry, data);
+        return true;
+    }
+    if (remo__likely(!places))
         return run_handler(&turn, peer, entry, data);
-    leave_ring(&turn, peer, entry, data);
-    return true;
+    if (places->request != 0)
+        return send_status(&turn, peer, REMO__RPC_REFUSED, -EMSGSIZE);
+    return run_handler(&turn, peer, entry, (const char *)data + REMO__RPC_PLACES_BYTES);
 }
 
 /* ---- one ring ---- */
@@ -164,6 +171,8 @@ static bool is_valid(const struct remo__rpc_transport *transport, uint32_t node,
     uint32_t origin = remo__rpc_origin(words->call);
     return origin < transport->size && (origin == node || remo__rpc_hops(words->head) > 0)
            && remo__rpc_slot(words->call) < REMO__RPC_SLOTS_TOTAL
+           && (remo__rpc_bytes(words->head) <= REMO__RPC_DATA_MAX
+               || (remo__rpc_flags(words->head) & REMO__RPC_HAS_PLACES))
            && remo__rpc_hops(words->head) <= REMO_RPC_DEPTH_MAX && remo__rpc_depth(words->head) > 0
            && remo__rpc_depth(words->head) <= REMO__RPC_DEPTHS;
 }
@@ -176,7 +185,7 @@ static bool serve_next(struct remo__rpc_transport *transport, struct remo__threa
     uint64_t image[REMO__RPC_REQUEST_MAX / sizeof(uint64_t)];
     struct remo__rpc_words words = {.head = remo__load(record)};
     if (remo__rpc_lap(words.head) != remo__rpc_lap_of(position)
-        || remo__rpc_bytes(words.head) > REMO__RPC_DATA_MAX)
+        || remo__unlikely(remo__rpc_bytes(words.head) > REMO__RPC_RECORD_MAX))
         return false;
     if (remo__likely(transport->mapped)) {
         if (remo__load(record + 8) != (words.head ^ peer->key))
@@ -191,9 +200,12 @@ static bool serve_next(struct remo__rpc_transport *transport, struct remo__threa
         words.rest = image[1];
         data = (const char *)(image + 2);
     }
+    bool has_places = remo__rpc_flags(words.head) & REMO__RPC_HAS_PLACES;
+    struct remo__rpc_places places;
+    bool is_malformed = remo__unlikely(has_places) && !remo__rpc_large_decode(&words, data, &places);
     if (remo__unlikely(!remo__rpc_is_up(transport, node) || peer->is_broken))
         return false; /* cut off; or not connected yet, then on_connect causes a poll */
-    if (remo__unlikely(!is_valid(transport, node, &words))) {
+    if (remo__unlikely(!is_valid(transport, node, &words) || is_malformed)) {
         break_ring(transport, peer);
         return false;
     }
@@ -201,7 +213,8 @@ static bool serve_next(struct remo__rpc_transport *transport, struct remo__threa
     bool has_caller = remo__likely(origin == node) || remo__rpc_is_up(transport, origin);
     if (remo__unlikely(!has_caller && !remo__rpc_has_departed(transport, origin)))
         return false; /* forwarded here before its caller has connected */
-    if (remo__likely(has_caller) && !execute(transport, thread, peer, &words, data))
+    if (remo__likely(has_caller)
+        && !execute(transport, thread, peer, &words, data, has_places ? &places : NULL))
         return false;
     peer->owes_reply = false; /* also if the caller has failed meanwhile */
     position = remo__rpc_position_after(position, remo__rpc_bytes(words.head));

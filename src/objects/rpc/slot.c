@@ -125,7 +125,8 @@ bool remo__rpc_slot_probe(struct remo__rpc_transport *transport, uint32_t slot, 
     uint32_t serial = serial_of(transport, slot);
     if (head >> 32 != serial)
         return false;
-    if (remo__unlikely((head & 0xffff) > REMO__RPC_DATA_MAX))
+    if (remo__unlikely((head & 0xffff) > REMO__RPC_DATA_MAX
+                       || ((head >> 20 & 3) == REMO__RPC_REPLIED_IN_PLACE && (head & 0xffff) != 8)))
         return false; /* malformed: the call times out */
     if (transport->mapped) {
         *ret_reply = (struct remo__rpc_reply){head, remo__load(reply + 16), reply + REMO__RPC_REPLY_BYTES};
@@ -152,6 +153,9 @@ void remo__rpc_slot_recheck(struct remo__rpc_transport *transport, uint32_t slot
 
 /* Replace a slot by a spare one. slots_mutex is held. */
 static void lose(struct remo__rpc_transport *transport, uint32_t slot) {
+    if (transport->slot[slot].block)
+        remo__rpc_block_lose(transport, transport->slot[slot].block);
+    transport->slot[slot].block = NULL;
     atomic_store(&transport->slot[slot].state, REMO__RPC_SLOT_LOST);
     if (transport->next_spare < REMO__RPC_SLOTS_TOTAL) {
         uint32_t spare = transport->next_spare++;
@@ -198,6 +202,7 @@ static void reclaim(struct remo__rpc_transport *transport, uint32_t slot, uint64
     if (remo__rpc_slot_probe(transport, slot, image, &reply)) {
         uint32_t hops = reply.head >> 16 & 0xf, count = count_notes(transport, slot, hops);
         is_complete = count == hops;
+        remo__rpc_slot_release(transport, slot); /* the reply proves that no node uses its places */
     }
     if (is_complete || is_orphaned) {
         atomic_fetch_sub(retired_of(transport, slot), 1);

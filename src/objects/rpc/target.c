@@ -6,8 +6,8 @@ static int fail_target(const struct remo_rpc *rpc, uint32_t node, uint32_t numbe
     const char *name = remo_channel_name(rpc->channel);
     if (bytes > REMO__RPC_DATA_MAX)
         return remo__fail(-EMSGSIZE,
-                          "a request of %zu bytes is too long for service %s: the maximum is %u; write "
-                          "larger data into a region, and pass its offset",
+                          "a message of %zu bytes is too long for service %s: the maximum is %u; use a "
+                          "call, or write larger data into a region, and pass its offset",
                           bytes, name, REMO__RPC_DATA_MAX);
     if (number >= REMO_RPC_HANDLERS_MAX)
         return remo__fail(-EINVAL, "service %s has no handler %u: use a number below %u", name, number,

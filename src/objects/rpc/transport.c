@@ -104,6 +104,7 @@ static void close_transport(struct remo__shared *shared) {
     remo_channel_close(transport->channel);
     if (transport->peers)
         remo__rpc_queues_free(transport);
+    remo__rpc_blocks_free(transport);
     free(transport->peers);
     free(transport->services);
     free(transport->deferred);

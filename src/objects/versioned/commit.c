@@ -32,6 +32,25 @@ static bool has_seals(const struct remo_versioned *versioned) {
 
 /* ---- extents ---- */
 
+/* Return the words of the base without zeros at its end. */
+static uint32_t count_used(const struct remo__versioned_shape *shape, struct remo__versioned_image *image) {
+    const uint64_t *base = remo__versioned_base(shape, image);
+    uint32_t used = shape->base_bytes / 8;
+    while (used > 0 && base[used - 1] == 0)
+        used--;
+    return used;
+}
+
+/* Write the header without the head, and the base with all its zeros: readers in mapped memory read it in
+ * place. */
+static void store_base(char *place, const struct remo__versioned_shape *shape,
+                       struct remo__versioned_image *image) {
+    store_bytes(place + sizeof image->header.head, &image->header.seal,
+                sizeof image->header - sizeof image->header.head);
+    store_bytes(place + remo__versioned_base_at(shape), remo__versioned_base(shape, image),
+                shape->base_bytes);
+}
+
 /* Write the base in own.image to `extent`, which is spare, and store its location in the directory. The new
  * generation is placed first: a reader that is still copying the extent detects that it is used again. */
 static void place_base(struct remo_versioned *versioned, uint32_t object, uint32_t extent, uint64_t previous,
@@ -45,12 +64,12 @@ static void place_base(struct remo_versioned *versioned, uint32_t object, uint32
     image->header = (struct remo__versioned_header){.head = remo__versioned_head(generation, 0, flags),
                                                     .base_version = base_version,
                                                     .previous = previous,
-                                                    .object = object};
+                                                    .object = object,
+                                                    .used = count_used(shape, image)};
     if (has_seals(versioned))
         image->header.seal = remo__versioned_seal_base(shape, image);
     store_word(place, image->header.head);
-    store_bytes(place + sizeof image->header.head, &image->header.seal,
-                sizeof image->header - sizeof image->header.head + shape->base_bytes);
+    store_base(place, shape, image);
     store_word(place_of(versioned, remo__versioned_directory_at(object)), location);
     own->objects[object].location = location;
     own->objects[object].head = remo__versioned_head(generation, 0, 0);
@@ -73,13 +92,13 @@ static uint64_t load_base(struct remo_versioned *versioned, uint32_t object) {
     struct remo__versioned_object before = own->objects[object];
     struct remo__versioned_state state = {0};
     uint32_t used = remo__versioned_used(before.head);
-    remo__copy_from(own->image, extent_of(versioned, before.location),
-                    sizeof own->image->header + shape->base_bytes + UINT64_C(8) * used);
-    const uint64_t *records = own->image->contents + shape->base_bytes / 8;
-    (void)remo__versioned_judge(shape, own->image, records, object,
-                                remo__versioned_generation(before.location), REMO_VERSIONED_NEWEST, false,
-                                &state);
-    remo__versioned_overlay(records, state.words, 0, own->image->contents, shape->object_bytes);
+    const char *extent = extent_of(versioned, before.location);
+    uint64_t *base = remo__versioned_base(shape, own->image);
+    remo__copy_from(own->image, extent, sizeof own->image->header + UINT64_C(8) * used);
+    remo__copy_from(base, extent + remo__versioned_base_at(shape), shape->base_bytes);
+    (void)remo__versioned_judge(shape, own->image, object, remo__versioned_generation(before.location),
+                                REMO_VERSIONED_NEWEST, false, &state);
+    remo__versioned_overlay(own->image->records, state.words, 0, base, shape->object_bytes);
     return state.version;
 }
 
@@ -162,8 +181,8 @@ static void write_record(struct remo_versioned *versioned, const struct remo_ver
     struct remo__versioned_object *object = &versioned->own.objects[change->object];
     uint32_t words = remo__versioned_record_words(change->size_bytes);
     uint32_t at = remo__versioned_used(object->head) + object->written;
-    char *place = extent_of(versioned, object->location) + sizeof(struct remo__versioned_header)
-                  + versioned->shape.base_bytes + UINT64_C(8) * at;
+    char *place =
+        extent_of(versioned, object->location) + sizeof(struct remo__versioned_header) + UINT64_C(8) * at;
     struct remo__versioned_record record = {.version = versioned->own.version + 1,
                                             .place = (uint64_t)change->offset << 32 | change->size_bytes};
     object->written += words;
@@ -212,7 +231,8 @@ static void rewrite(struct remo_versioned *versioned, const struct remo_versione
         (void)load_base(versioned, index);
     for (uint32_t i = first; i < count; i++)
         if (changes[i].object == index)
-            memcpy((char *)own->image->contents + changes[i].offset, changes[i].data, changes[i].size_bytes);
+            memcpy((char *)remo__versioned_base(&versioned->shape, own->image) + changes[i].offset,
+                   changes[i].data, changes[i].size_bytes);
     own->objects[index].wanted = 0;
     move(versioned, index, own->version + 1, REMO__VERSIONED_PENDING);
 }

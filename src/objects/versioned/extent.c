@@ -20,10 +20,11 @@ static uint32_t offset_of(uint64_t place) {
 /* The generation makes the seals of each use of an extent different. */
 uint64_t remo__versioned_seal_base(const struct remo__versioned_shape *shape,
                                    const struct remo__versioned_image *image) {
-    const void *sealed = &image->header.base_version;
+    const void *header = &image->header.base_version;
     size_t bytes = sizeof image->header - offsetof(struct remo__versioned_header, base_version);
-    return XXH3_64bits_withSeed(sealed, bytes + shape->base_bytes,
-                                remo__random_mix(remo__versioned_generation(image->header.head)));
+    uint64_t seed =
+        XXH3_64bits_withSeed(header, bytes, remo__random_mix(remo__versioned_generation(image->header.head)));
+    return XXH3_64bits_withSeed(image->records + shape->log_words, 8 * (size_t)image->header.used, seed);
 }
 
 uint64_t remo__versioned_seal_record(uint64_t generation, uint32_t at,
@@ -55,9 +56,9 @@ static bool find_record(const struct remo__versioned_shape *shape, const uint64_
            && remo__versioned_record_words(size) <= used - at;
 }
 
-static bool is_whole(const struct remo__versioned_image *image, const uint64_t *records, uint32_t at,
+static bool is_whole(const struct remo__versioned_image *image, uint32_t at,
                      const struct remo__versioned_record *record) {
-    const void *data = records + at + REMO__VERSIONED_RECORD_BYTES / 8;
+    const void *data = image->records + at + REMO__VERSIONED_RECORD_BYTES / 8;
     return record->seal
            == remo__versioned_seal_record(remo__versioned_generation(image->header.head), at, record, data,
                                           size_of(record->place));
@@ -72,17 +73,17 @@ static void extend(struct remo__versioned_state *state, uint64_t version, uint32
 }
 
 enum remo__versioned_verdict remo__versioned_judge(const struct remo__versioned_shape *shape,
-                                                   const struct remo__versioned_image *image,
-                                                   const uint64_t *records, uint32_t object,
+                                                   const struct remo__versioned_image *image, uint32_t object,
                                                    uint64_t generation, uint64_t version, bool has_seals,
                                                    struct remo__versioned_state *ret_state) {
     const struct remo__versioned_header *header = &image->header;
+    const uint64_t *records = image->records;
     uint32_t used = remo__versioned_used(header->head), at = 0;
     struct remo__versioned_state state = {.version = header->base_version,
                                           .version_before = header->base_version};
     if (remo__versioned_generation(header->head) != generation)
         return REMO__VERSIONED_REUSED;
-    if (used > shape->log_words || header->object != object
+    if (used > shape->log_words || header->object != object || header->used > shape->base_bytes / 8
         || (has_seals && header->seal != remo__versioned_seal_base(shape, image)))
         return REMO__VERSIONED_DAMAGED;
     if (header->base_version > version)
@@ -93,7 +94,7 @@ enum remo__versioned_verdict remo__versioned_judge(const struct remo__versioned_
         bool is_valid = find_record(shape, records, at, used, &record);
         if (!has_seals && !is_valid)
             return REMO__VERSIONED_DAMAGED;
-        is_cut = has_seals && !(is_valid && is_whole(image, records, at, &record));
+        is_cut = has_seals && !(is_valid && is_whole(image, at, &record));
         has_later = !is_cut && record.version > version;
         if (is_cut || has_later)
             break;

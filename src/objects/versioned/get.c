@@ -11,6 +11,7 @@
 #define BASE_BYTES 512u /* prefetched for most visitors */
 #define RECORDS_BYTES 384u
 #define PREFETCHED_BYTES_MAX 2048u
+#define USED_BITS 18u              /* a base has up to 2^17 words */
 #define KEPT_BYTES_MAX (64u << 10) /* larger buffers are not kept between reads */
 
 /* ---- buffers ---- */
@@ -58,7 +59,7 @@ static _Atomic uint64_t *locations_of(struct remo_versioned *versioned, struct r
     _Atomic uint64_t *locations = atomic_load_explicit(&peer->locations, memory_order_acquire), *none = NULL;
     if (remo__likely(locations != NULL))
         return locations;
-    locations = calloc(versioned->shape.objects, sizeof locations[0]);
+    locations = calloc(versioned->shape.objects, 2 * sizeof locations[0]);
     if (!locations) {
         remo__fail(-ENOMEM, "no memory for the locations of %u objects of %s", versioned->shape.objects,
                    remo_channel_name(versioned->region->channel));
@@ -145,13 +146,18 @@ static void prefetch_lines(const char *place, uint64_t bytes) {
         __builtin_prefetch(place + at);
 }
 
-/* Prefetch together the lines that most visitors use: the first lines of the base and of the records, and the
- * end of the base. Otherwise one load would wait for another. */
-static void prefetch_parts(const struct remo__versioned_get *get, const char *place) {
+/* Prefetch the first lines of the records and of the base. */
+static void prefetch_extent(const struct remo__versioned_get *get, const char *place, uint32_t base_bytes) {
     const struct remo__versioned_shape *shape = &get->versioned->shape;
-    uint64_t records = sizeof(struct remo__versioned_header) + shape->base_bytes;
-    prefetch_lines(place, remo__min(records, BASE_BYTES));
-    prefetch_lines(place + records - 1, remo__min(UINT64_C(8) * shape->log_words, RECORDS_BYTES));
+    uint64_t base_at = remo__versioned_base_at(shape);
+    prefetch_lines(place, remo__min(base_at, RECORDS_BYTES));
+    prefetch_lines(place + base_at, remo__min(shape->base_bytes, base_bytes));
+}
+
+/* Prefetch together the lines that most visitors use: the first lines of the records and of the base.
+ * Otherwise one load would wait for another. */
+static void prefetch_parts(const struct remo__versioned_get *get, const char *place) {
+    prefetch_extent(get, place, BASE_BYTES);
 }
 
 /* Return the probable place of the extent, for a prefetch, or NULL. */
@@ -171,13 +177,9 @@ void remo__versioned_get_prefetch_parts(const struct remo__versioned_get *get) {
 
 /* The CPU prefetches the rest of the base itself when the visitor reads it in order. */
 void remo__versioned_get_prefetch(const struct remo__versioned_get *get) {
-    const struct remo__versioned_shape *shape = &get->versioned->shape;
     const char *place = probable_place(get);
-    uint64_t records = sizeof(struct remo__versioned_header) + shape->base_bytes;
-    if (!place)
-        return;
-    prefetch_lines(place, remo__min(records, PREFETCHED_BYTES_MAX));
-    prefetch_lines(place + records - 1, remo__min(UINT64_C(8) * shape->log_words, RECORDS_BYTES));
+    if (place)
+        prefetch_extent(get, place, PREFETCHED_BYTES_MAX);
 }
 
 /* Return whether the extent in mapped memory still has the generation of the location. */
@@ -200,7 +202,7 @@ int remo__versioned_get_copy_in_order(struct remo__versioned_get *get) {
     remo__copy_from(&image->header, get->place, sizeof image->header);
     uint64_t words = remo__min(remo__versioned_used(image->header.head), shape->log_words);
     if (words > 0)
-        remo__copy_from(image->contents, get->place + sizeof image->header + shape->base_bytes, 8 * words);
+        remo__copy_from(image->records, get->place + sizeof image->header, 8 * words);
     if (!has_generation(get))
         image->header.head = 0; /* the extent was used again */
     if (get->stats)
@@ -208,8 +210,34 @@ int remo__versioned_get_copy_in_order(struct remo__versioned_get *get) {
     return 0;
 }
 
-int remo__versioned_get_copy(const struct remo__versioned_get *get, struct remo_ack *ack) {
-    return read_bytes(get, extent_at(get), &get->buffer->image, get->versioned->shape.extent_bytes, ack);
+/* The extent and the generation of a location, in the form of `used`. */
+static uint64_t used_tag(uint64_t location) {
+    return location << USED_BITS;
+}
+
+/* Return the words of the base to copy: those that are used, if this node has read this extent before. */
+static uint32_t words_to_copy(const struct remo__versioned_get *get) {
+    uint64_t known = atomic_load_explicit(get->known_used, memory_order_relaxed);
+    uint32_t words = (uint32_t)(known & (((uint64_t)1 << USED_BITS) - 1)),
+             all = get->versioned->shape.base_bytes / 8;
+    return get->is_short || words == 0 || words > all
+                   || known >> USED_BITS != used_tag(get->location) >> USED_BITS
+               ? all
+               : words - 1;
+}
+
+int remo__versioned_get_copy(struct remo__versioned_get *get, struct remo_ack *ack) {
+    get->copied = words_to_copy(get);
+    return read_bytes(get, extent_at(get), &get->buffer->image,
+                      remo__versioned_base_at(&get->versioned->shape) + UINT64_C(8) * get->copied, ack);
+}
+
+/* Note how much of the extent is used, unless it is an earlier one of the object. */
+static void learn_used(const struct remo__versioned_get *get) {
+    if (!get->is_older)
+        atomic_store_explicit(get->known_used,
+                              used_tag(get->location) | (get->buffer->image.header.used + UINT64_C(1)),
+                              memory_order_relaxed);
 }
 
 int remo__versioned_get_locate(struct remo__versioned_get *get, struct remo_ack *ack) {
@@ -223,12 +251,6 @@ int remo__versioned_get_use_location(struct remo__versioned_get *get) {
         return fail_damaged(get);
     atomic_store_explicit(get->known, get->location, memory_order_release);
     return 0;
-}
-
-/* Return the records in the buffer. */
-static const uint64_t *records_of(const struct remo__versioned_get *get) {
-    uint32_t base_words = remo__versioned_is_in_order(get) ? 0 : get->versioned->shape.base_bytes / 8;
-    return get->buffer->image.contents + base_words;
 }
 
 /* ---- one copy ---- */
@@ -301,14 +323,14 @@ static int leave_out_pending(struct remo__versioned_get *get, struct remo__versi
 /* Call a visitor of the state. In mapped memory the visitor reads the base in place. Count the bytes that it
  * copies, and `bytes` more. */
 static void call(const struct remo__versioned_get *get, remo_versioned_visitor *visitor, uint64_t bytes) {
-    const struct remo__versioned_image *image = &get->buffer->image;
+    const struct remo__versioned_shape *shape = &get->versioned->shape;
     bool is_in_place = remo__versioned_is_in_order(get);
     uint64_t copied = 0;
-    struct remo_versioned_view view = {.shape = &get->versioned->shape,
-                                       .base = is_in_place ? get->place + sizeof image->header
-                                                           : (const char *)image->contents,
+    struct remo_versioned_view view = {.shape = shape,
+                                       .base = (is_in_place ? get->place : (const char *)&get->buffer->image)
+                                               + remo__versioned_base_at(shape),
                                        .is_in_place = is_in_place,
-                                       .records = records_of(get),
+                                       .records = get->buffer->image.records,
                                        .words = get->state.words,
                                        .parts = get->state.parts,
                                        .version = get->state.version,
@@ -349,10 +371,33 @@ static int check_state(struct remo__versioned_get *get) {
     return rc;
 }
 
+/* Return whether a copy over the network lacks words of the base, because the noted used part is out of date.
+ * */
+static bool lacks_base(const struct remo__versioned_get *get) {
+    const struct remo__versioned_header *header = &get->buffer->image.header;
+    return !remo__versioned_is_in_order(get) && header->used > get->copied
+           && get->copied < get->versioned->shape.base_bytes / 8
+           && remo__versioned_generation(header->head) == remo__versioned_generation(get->location);
+}
+
+/* Judge the copy. Over a network, the words of a valid base that were not copied are zero. */
+static enum remo__versioned_verdict judge(struct remo__versioned_get *get) {
+    bool has_seals = !remo__versioned_is_in_order(get);
+    enum remo__versioned_verdict verdict =
+        remo__versioned_judge(&get->versioned->shape, &get->buffer->image, get->object,
+                              remo__versioned_generation(get->location), get->at, has_seals, &get->state);
+    if (verdict == REMO__VERSIONED_STATE && has_seals) {
+        remo__versioned_fill(&get->versioned->shape, &get->buffer->image);
+        learn_used(get);
+    }
+    return verdict;
+}
+
 int remo__versioned_get_use_copy(struct remo__versioned_get *get) {
-    switch (remo__versioned_judge(&get->versioned->shape, &get->buffer->image, records_of(get), get->object,
-                                  remo__versioned_generation(get->location), get->at,
-                                  !remo__versioned_is_in_order(get), &get->state)) {
+    get->is_short = get->is_short || lacks_base(get);
+    if (lacks_base(get))
+        return 0;
+    switch (judge(get)) {
     case REMO__VERSIONED_REUSED: return restart_reused(get);
     case REMO__VERSIONED_LATER: return go_back(get);
     case REMO__VERSIONED_STATE: return check_state(get);
@@ -388,6 +433,7 @@ int remo__versioned_get_begin(struct remo_versioned *versioned, uint32_t owner, 
     ret_get->visit = visit;
     ret_get->ctx = ctx;
     ret_get->known = &locations[object];
+    ret_get->known_used = &locations[versioned->shape.objects + object];
     /* If another thread has read the location, the extent precedes it. */
     ret_get->location = atomic_load_explicit(ret_get->known, memory_order_acquire);
     ret_get->buffer = take_buffer(versioned, ret_get->thread);

@@ -16,10 +16,11 @@ struct remo__versioned_get {
     struct remo__thread *thread;
     struct remo__versioned_peer *peer;
     uint32_t owner, object;
-    uint64_t at;       /* the requested version */
-    uint64_t location; /* of the extent; 0: read it from the directory */
-    _Atomic uint64_t *known;
-    remo_versioned_visitor *prepare; /* called before `visit`, for all gets of a round; NULL: none */
+    uint64_t at;                          /* the requested version */
+    uint64_t location;                    /* of the extent; 0: read it from the directory */
+    _Atomic uint64_t *known, *known_used; /* what this node has found of the object */
+    uint32_t copied;                      /* over the network: words of the base in the copy */
+    remo_versioned_visitor *prepare;      /* called before `visit`, for all gets of a round; NULL: none */
     remo_versioned_visitor *visit;
     void *ctx;
     uint64_t version; /* of the object, if is_done */
@@ -28,6 +29,7 @@ struct remo__versioned_get {
     bool is_fresh;     /* the location came from the directory during this call */
     bool is_older;     /* the location came from a later extent of the object */
     bool is_ready;     /* the copy has `state`, and is not visited yet */
+    bool is_short;     /* a copy lacked a part of the base: the next ones have all of it */
     struct remo__versioned_state state;
     struct remo__versioned_buffer *buffer;
     const char *place;        /* the extent, if it is read in order */
@@ -61,8 +63,9 @@ int remo__versioned_get_version(const struct remo__versioned_get *get, uint64_t 
 /* Read the location from the directory. With an ack, the location is in place when the ack is complete. */
 int remo__versioned_get_locate(struct remo__versioned_get *get, struct remo_ack *ack);
 int remo__versioned_get_use_location(struct remo__versioned_get *get);
-/* Copy the extent over the network. With an ack, the copy is in place when the ack is complete. */
-int remo__versioned_get_copy(const struct remo__versioned_get *get, struct remo_ack *ack);
+/* Copy the used part of the extent over the network: if the node has read the extent before, without the
+ * zeros at the end of the base. With an ack, the copy is in place when the ack is complete. */
+int remo__versioned_get_copy(struct remo__versioned_get *get, struct remo_ack *ack);
 /* In mapped memory, copy the header and the records. */
 int remo__versioned_get_copy_in_order(struct remo__versioned_get *get);
 /* In mapped memory, load into the cache the beginning of the extent, for a visitor that copies most of it. */

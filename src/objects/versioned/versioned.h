@@ -4,10 +4,13 @@
  * Memory of an owner: {version word in a cache line of its own; directory[objects]; extents}. Words:
  *   location  an entry of the directory, or `previous`: generation:40, extent:24
  *   head      generation:40, used:22 (words of records), superseded:1, pending:1
+ *   used      of an extent that a node has read: words of the base + 1:18, extent:24, generation:22
  *   place     the range of a record: offset:32, ends:1, size:31. `ends` marks the last record of a commit in
  *             the object
  * Seals are 0 in mapped memory, where the order of loads replaces them. */
 #pragma once
+
+#include <string.h>
 
 #include <remo/versioned.h>
 
@@ -23,7 +26,7 @@ struct remo__versioned_header {
     uint64_t head, seal;   /* the seal: over the generation, the fields below, and the base */
     uint64_t base_version; /* the version of the object in the base */
     uint64_t previous;     /* location of the extent that the object had before; 0: none */
-    uint64_t object;
+    uint32_t object, used; /* its index; words of the base without zeros at its end */
 };
 
 struct remo__versioned_record {
@@ -65,15 +68,32 @@ static inline uint32_t remo__versioned_record_words(uint32_t size_bytes) {
     return (uint32_t)((REMO__VERSIONED_RECORD_BYTES + remo__align_up(size_bytes, 8)) / 8);
 }
 
-/* A copy of an extent in private memory: the header, the base, and the records. If the base is used in place,
- * the records follow the header. */
+/* A copy of an extent in private memory: the header, log_words words of records, and the base, unless the
+ * base is used in place. */
 struct remo__versioned_image {
     struct remo__versioned_header header;
-    uint64_t contents[];
+    uint64_t records[];
 };
 
+/* Return the offset of the base in an extent. */
+static inline uint64_t remo__versioned_base_at(const struct remo__versioned_shape *shape) {
+    return sizeof(struct remo__versioned_header) + UINT64_C(8) * shape->log_words;
+}
+
+static inline uint64_t *remo__versioned_base(const struct remo__versioned_shape *shape,
+                                             struct remo__versioned_image *image) {
+    return image->records + shape->log_words;
+}
+
+/* Clear the words of a copied base after those that the header counts: the seal does not cover them. */
+static inline void remo__versioned_fill(const struct remo__versioned_shape *shape,
+                                        struct remo__versioned_image *image) {
+    memset(remo__versioned_base(shape, image) + image->header.used, 0,
+           shape->base_bytes - 8u * image->header.used);
+}
+
 /* Return the seal of a base, or of a record at word `at` of an extent's records. Each covers the generation;
- * that of a record also covers `at`, version, place and data. */
+ * that of a base also covers the header, that of a record `at`, version, place and data. */
 uint64_t remo__versioned_seal_base(const struct remo__versioned_shape *shape,
                                    const struct remo__versioned_image *image);
 uint64_t remo__versioned_seal_record(uint64_t generation, uint32_t at,
@@ -117,12 +137,11 @@ static inline uint64_t remo__versioned_parts(const struct remo__versioned_shape 
 }
 
 /* Find the state at `version` (REMO_VERSIONED_NEWEST: with all records) in an extent of `object`, from its
- * header and `records`, the words that the head counts. Checks each field before its use: the copy may be
+ * header and its records, the words that the head counts. Checks each field before its use: the copy may be
  * torn, and a peer may have written any bytes. Without has_seals, the copy was made in order: its seals are
  * not verified, and its base is not used. */
 enum remo__versioned_verdict remo__versioned_judge(const struct remo__versioned_shape *shape,
-                                                   const struct remo__versioned_image *image,
-                                                   const uint64_t *records, uint32_t object,
+                                                   const struct remo__versioned_image *image, uint32_t object,
                                                    uint64_t generation, uint64_t version, bool has_seals,
                                                    struct remo__versioned_state *ret_state);
 /* Apply the first `words` words of records, which remo__versioned_judge has checked, to a copy of the `bytes`
@@ -168,8 +187,9 @@ struct remo__versioned_owner {
 
 /* Facts about an owner that reads of this node have found. */
 struct remo__versioned_peer {
-    _Atomic uint64_t version;              /* visible; the owner's may be higher */
-    _Atomic(_Atomic uint64_t *) locations; /* of each object; 0: not known; NULL: none is known */
+    _Atomic uint64_t version; /* visible; the owner's may be higher */
+    /* Of each object; 0: not known; NULL: none is known. Behind them, `used` of an extent of each object. */
+    _Atomic(_Atomic uint64_t *) locations;
 };
 
 struct remo_versioned {

@@ -38,18 +38,25 @@
 #define REMO__KV_MESSAGES_MIN 4u    /* in flight from one node: fewer among many nodes */
 #define REMO__KV_MESSAGES_MAX 16u   /* the same, among few nodes */
 #define REMO__KV_DEFERRED_MAX 1024u /* records of aborted operations that were not sent in time */
-#define REMO__KV_READS_MAX 62u      /* of a thread, in flight; only on fabrics that are not mapped */
+#define REMO__KV_READS_MAX 126u     /* of a thread, in flight; only on fabrics that are not mapped */
 #define REMO__KV_TASK_READS_MAX 8u  /* of a task: there may be many, and each probably has few in flight */
 #define REMO__KV_DEADLINE_POLLS 64u /* polls from one check of the deadlines to the next */
 #endif
 #define REMO__KV_MESSAGES_OF_ALL 256u         /* in flight from all nodes, down to the minimum of each */
 #define REMO__KV_READS_BYTES (4u << 20)       /* memory for these reads: fewer if slots are large */
 #define REMO__KV_TASK_READS_BYTES (64u << 10) /* of a task */
+#define REMO__KV_BUFFERS_WORDS 2u             /* of the sets of buffers: a bit for each buffer */
 #define REMO__KV_WORKER_SPARES 2u             /* buffers of a worker besides `outgoing` and `image` */
 #define REMO__KV_WORKERS_MAX 64u              /* of a thread: half of its workers */
-#define REMO__KV_POLLED_WORKERS 32u           /* with fewer, a poll executes no operations of peers */
-#define REMO__KV_WORKERS_BYTES (4u << 20)     /* of their buffers: fewer workers if slots are large */
-#define REMO__KV_LOCK_TRIES_MAX 16u           /* failed attempts in one poll, on a mapped fabric */
+/* With fewer workers and fewer reads in flight, a poll executes no operations of peers. */
+#define REMO__KV_POLLED_WORKERS 32u
+#define REMO__KV_POLLED_READS 16u
+/* The shortest time between two polls that do: after progress; with few workers; with many. */
+#define REMO__KV_ARRIVALS_BUSY_NS (50 * REMO__NS_PER_US)
+#define REMO__KV_ARRIVALS_READS_NS (5 * REMO__NS_PER_US)
+#define REMO__KV_ARRIVALS_WORKERS_NS UINT64_C(0)
+#define REMO__KV_WORKERS_BYTES (4u << 20) /* of their buffers: fewer workers if slots are large */
+#define REMO__KV_LOCK_TRIES_MAX 16u       /* failed attempts in one poll, on a mapped fabric */
 #define REMO__KV_QUEUE_TIMEOUT_NS (5 * REMO__NS_PER_US)     /* wait for a lock, at most once in a poll */
 #define REMO__KV_RELEASE_TIMEOUT_NS REMO__NS_PER_MS         /* wait for the write under a kept stripe */
 #define REMO__KV_RELEASE_INTERVAL_NS (10 * REMO__NS_PER_MS) /* between two attempts to release it */
@@ -87,6 +94,7 @@ struct remo__kv_thread {
     struct remo_stats *stats;            /* counters of the region of slots */
     struct remo_kv_op *first, *last;     /* in flight, in the order of their start */
     uint32_t in_flight_count;
+    uint32_t reads_count;                          /* operations at REMO__KV_STEP_READ */
     struct remo_kv_op *first_change, *last_change; /* at step QUEUED */
     uint32_t changes_count;                        /* in this list */
     uint32_t locked_count; /* mapped fabrics: operations of this window at steps SEND and ACK */
@@ -105,10 +113,11 @@ struct remo__kv_thread {
     /* Slots: outgoing, image, and one for each read in flight. NULL on a mapped fabric. */
     char *buffers;
     uint64_t buffers_offset, buffers_bytes; /* in the arena */
-    uint64_t buffers_free;                  /* one bit for each buffer */
+    uint64_t buffers_free[REMO__KV_BUFFERS_WORDS];
     /* Buffers that an operation may still access although its call has returned: one of the first
      * `lost_started` of the thread. */
-    uint64_t buffers_lost, lost_started;
+    uint64_t buffers_lost[REMO__KV_BUFFERS_WORDS], lost_started;
+    bool has_lost_buffers;
 };
 
 struct remo_kv {

@@ -11,6 +11,8 @@
 
 #define OWN_BUFFERS 2u /* `outgoing` and `image` */
 
+_Static_assert(REMO__KV_READS_MAX + OWN_BUFFERS <= 64 * REMO__KV_BUFFERS_WORDS, "each buffer has a bit");
+
 static uint32_t buffers_of(const struct remo_kv *kv, uint32_t holder) {
     bool is_task = holder >> REMO__HOLDER_TASK_SHIFT != 0;
     uint64_t bytes = is_task ? REMO__KV_TASK_READS_BYTES : REMO__KV_READS_BYTES;
@@ -34,7 +36,8 @@ static int make_buffers(const struct remo_kv *kv, struct remo__kv_thread *mine, 
     if (rc != 0)
         return rc;
     mine->buffers = remo__arena_base(kv->node->arena) + mine->buffers_offset;
-    mine->buffers_free = (UINT64_C(2) << (count - 1)) - 1;
+    for (uint32_t i = 0; i < count; i++)
+        remo__kv_buffer_give(mine, i);
     mine->outgoing = remo__kv_buffer(mine, (uint32_t)remo__kv_buffer_take(mine));
     mine->image = remo__kv_buffer(mine, (uint32_t)remo__kv_buffer_take(mine));
     return 0;
@@ -162,21 +165,38 @@ void remo__kv_threads_close(struct remo_kv *kv) {
         close_state(atomic_load(&kv->threads[i]), are_unused);
 }
 
-int remo__kv_buffer_take(struct remo__kv_thread *mine) {
-    if (remo__unlikely(mine->buffers_free == 0 && mine->buffers_lost != 0)
-        && remo__ops_have_ended(mine->thread, mine->lost_started)) {
-        mine->buffers_free = mine->buffers_lost;
-        mine->buffers_lost = 0;
+/* Make the lost buffers free, if no operation may access them any more. */
+static void recover_lost(struct remo__kv_thread *mine) {
+    if (!mine->has_lost_buffers || !remo__ops_have_ended(mine->thread, mine->lost_started))
+        return;
+    for (uint32_t i = 0; i < REMO__KV_BUFFERS_WORDS; i++) {
+        mine->buffers_free[i] |= mine->buffers_lost[i];
+        mine->buffers_lost[i] = 0;
     }
-    if (mine->buffers_free == 0)
-        return -1;
-    int index = __builtin_ctzll(mine->buffers_free);
-    mine->buffers_free &= mine->buffers_free - 1;
-    return index;
+    mine->has_lost_buffers = false;
+}
+
+static int take_buffer(struct remo__kv_thread *mine) {
+    for (uint32_t i = 0; i < REMO__KV_BUFFERS_WORDS; i++) {
+        uint64_t all = mine->buffers_free[i];
+        if (all == 0)
+            continue;
+        mine->buffers_free[i] = all & (all - 1);
+        return (int)(i * 64) + __builtin_ctzll(all);
+    }
+    return -1;
+}
+
+int remo__kv_buffer_take(struct remo__kv_thread *mine) {
+    int index = take_buffer(mine);
+    if (remo__likely(index >= 0))
+        return index;
+    recover_lost(mine);
+    return take_buffer(mine);
 }
 
 void remo__kv_buffer_give(struct remo__kv_thread *mine, uint32_t index) {
-    mine->buffers_free |= UINT64_C(1) << index;
+    mine->buffers_free[index / 64] |= UINT64_C(1) << index % 64;
 }
 
 char *remo__kv_buffer(const struct remo__kv_thread *mine, uint32_t index) {
@@ -184,7 +204,8 @@ char *remo__kv_buffer(const struct remo__kv_thread *mine, uint32_t index) {
 }
 
 void remo__kv_buffer_lose(struct remo__kv_thread *mine, uint32_t index) {
-    mine->buffers_lost |= UINT64_C(1) << index;
+    mine->buffers_lost[index / 64] |= UINT64_C(1) << index % 64;
+    mine->has_lost_buffers = true;
     mine->lost_started = remo__ops_started(mine->thread);
 }
 

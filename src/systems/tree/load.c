@@ -12,11 +12,13 @@
 #define FILL_MIN 50u
 #define FILL_MAX 100u
 #define PRINTED_BYTES_MAX 32u /* of a key in a sentence */
+#define ENTRIES_NODES 2u      /* with their sizes, the entries of a compact leaf need up to twice its bytes */
 
-/* The entries of one new leaf, in load.entries, in the form of a run. */
+/* The entries of one new leaf, in load.entries, with their sizes. */
 struct part {
-    uint32_t offset, bytes, count;
+    uint32_t offset, bytes;
     uint32_t last; /* offset of the last entry */
+    struct tree_sizes sizes;
 };
 
 struct load {
@@ -24,7 +26,7 @@ struct load {
     uint32_t fill_percent;
     uint32_t fence_bytes; /* of the longest fence or key so far */
     uint64_t loaded;      /* entries */
-    char *entries;        /* TREE_LOAD_LEAVES nodes */
+    char *entries;        /* of TREE_LOAD_LEAVES nodes */
     uint32_t used;        /* bytes */
     struct part parts[TREE_LOAD_LEAVES];
     uint32_t first, end;    /* parts that have not been loaded completely */
@@ -109,10 +111,12 @@ static int has_gap(const struct load *load, const void *leaf, const struct part 
     return remo__tree_compare(greatest.key, entry_at(load, part->offset).key) < 0;
 }
 
-/* Return the bytes of the entries, with slots and fingerprints, that a new leaf may have. */
-static uint32_t count_room(const struct load *load) {
-    uint32_t room = load->tree->node_bytes - (uint32_t)sizeof(struct tree_header) - 2 * load->fence_bytes;
-    return room * load->fill_percent / 100;
+/* Return whether a new leaf may have these entries. */
+static bool fit(const struct load *load, const struct tree_sizes *sizes) {
+    uint32_t bytes = load->tree->node_bytes,
+             room = bytes - (uint32_t)sizeof(struct tree_header) - 2 * load->fence_bytes;
+    return remo__tree_sizes_packed(sizes) <= room * load->fill_percent / 100
+           && remo__tree_sizes_fit(sizes, bytes, room);
 }
 
 /* Add the entries to the leaf of the path if it is not full then; otherwise insert a new leaf behind it. */
@@ -129,11 +133,11 @@ static int add_leaf(const struct load *load, const struct part *part) {
     if (gap == 0
         || !remo__tree_node_fill(own->sibling, bytes, entry_at(load, part->offset).key,
                                  has_high ? &high : NULL, load->entries + part->offset, part->bytes,
-                                 part->count))
+                                 &part->sizes))
         return 1;
-    uint32_t used = remo__tree_node_room(leaf->image, bytes) - remo__tree_node_free(leaf->image, bytes)
-                    + TREE_SLOT_BYTES * part->count + part->bytes;
-    if (used > count_room(load))
+    struct tree_sizes sizes = remo__tree_node_sizes(leaf->image, bytes);
+    sizes = remo__tree_sizes_join(&sizes, &part->sizes);
+    if (!fit(load, &sizes))
         return remo__tree_insert_leaf(tree);
     if (!remo__tree_node_is_whole(leaf->image, bytes))
         return remo__tree_fail_damaged(tree);
@@ -160,7 +164,7 @@ static int add_leaves(struct load *load) {
     bool has_some = at > load->first && (rc == 1 || rc == -ENOSPC); /* commit the leaves before */
     rc = remo__tree_end_overlay(tree, has_some ? 0 : rc);
     for (; load->first < at && rc == 0; load->first++)
-        load->loaded += load->parts[load->first].count;
+        load->loaded += load->parts[load->first].sizes.count;
     return rc;
 }
 
@@ -173,9 +177,10 @@ static int insert_first(struct load *load) {
         return rc;
     part->offset += remo__tree_entry_size(&entry);
     part->bytes -= remo__tree_entry_size(&entry);
-    part->count--;
+    part->sizes.used -= TREE_SLOT_BYTES + remo__tree_entry_size(&entry);
+    part->sizes.count--;
     load->loaded++;
-    load->first += part->count == 0;
+    load->first += part->sizes.count == 0;
     return 0;
 }
 
@@ -203,19 +208,23 @@ static int flush(struct load *load) {
 
 /* ---- entries ---- */
 
-static bool has_room(const struct load *load, uint32_t bytes) {
+/* Return whether the last part has room for an entry. */
+static bool has_room(const struct load *load, const struct tree_sizes *entry) {
     if (load->end == 0)
         return false;
-    const struct part *part = &load->parts[load->end - 1];
-    return part->bytes + bytes + TREE_SLOT_BYTES * (part->count + 1) <= count_room(load);
+    struct tree_sizes sizes = remo__tree_sizes_join(&load->parts[load->end - 1].sizes, entry);
+    return fit(load, &sizes);
 }
 
 /* Add an entry to the last part, or begin another one if the leaf would be too full. Each leaf has room for
  * the longest key so far as its low and as its high fence, so that the next leaf can follow. */
 static int collect(struct load *load, const struct tree_entry *entry) {
-    uint32_t bytes = remo__tree_entry_size(entry);
+    struct tree_sizes sizes = {.count = 1,
+                               .used = remo__tree_entry_bytes(entry->key.bytes, entry->value.bytes),
+                               .key_bytes = entry->key.bytes,
+                               .value_bytes = entry->value.bytes};
     load->fence_bytes = entry->key.bytes > load->fence_bytes ? entry->key.bytes : load->fence_bytes;
-    bool is_full = !has_room(load, bytes);
+    bool is_full = !has_room(load, &sizes);
     if (is_full && load->end == TREE_LOAD_LEAVES) {
         int rc = flush(load);
         if (rc != 0)
@@ -226,8 +235,8 @@ static int collect(struct load *load, const struct tree_entry *entry) {
         load->parts[load->end++] = (struct part){.offset = load->used};
     struct part *part = &load->parts[load->end - 1];
     part->last = load->used;
-    part->bytes += bytes;
-    part->count++;
+    part->bytes += remo__tree_entry_size(entry);
+    part->sizes = remo__tree_sizes_join(&part->sizes, &sizes);
     load->used += remo__tree_write_entry(load->entries + load->used, entry->key, entry->value);
     load->last = entry_at(load, part->last).key;
     return 0;
@@ -288,7 +297,7 @@ int remo_tree_load(struct remo_tree *tree, int (*next)(void *ctx, struct remo_tr
     if (rc != 0)
         return rc;
     load.fence_bytes = max_fence_bytes(tree);
-    load.entries = malloc((size_t)TREE_LOAD_LEAVES * tree->node_bytes);
+    load.entries = malloc((size_t)TREE_LOAD_LEAVES * ENTRIES_NODES * tree->node_bytes);
     if (!load.entries)
         return remo__fail(-ENOMEM, "no memory to load entries into tree %s",
                           remo_channel_name(tree->channel));

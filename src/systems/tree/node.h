@@ -1,19 +1,24 @@
 /* node.h - a node of the tree, in a versioned object of `bytes` bytes: sorted entries, and a tail.
  *
- * Layout:  {header; u16 slots[run]; u8 fingerprints[run]; entries of the run; tail; free space; high fence;
- *          low fence}. An entry is {u16 key_bytes; u16 value_bytes; key; value}. The run has entries in the
- *          order of keys. A slot is the offset of an entry of the run, and marks a removed entry. A
- *          fingerprint is a hash of the key of that entry: a get compares only the entries with the
- *          fingerprint of its key. The tail has entries that were inserted after the node was packed, in the
- *          order of their insertion, TREE_TAIL_MAX at most, each as {u16 position; entry}. The position is
- *          the number of entries of the run, with removed ones, that precede the entry in the order of keys.
- *          In the tail, key_bytes marks a removed entry.
+ * Layout:  {header; low fence; high fence; index; entries of the run; tail; free space}. The run has entries
+ *          in the order of keys. The index of the run has a fingerprint of each of them: a hash of the key.
+ *          A get compares only the entries with the fingerprint of its key. There are two forms:
+ *          - compact: all entries of the run have the sizes in the header. The run is an array of {key;
+ *            value}. The index is {bits[run]; u8 fingerprints[run]}, with a bit for each removed entry.
+ *          - mixed: an entry is {u16 key_bytes; u16 value_bytes; key; value}. The index is {u16 slots[run];
+ *            u8 fingerprints[run]}. A slot is the offset of an entry, and marks a removed one.
+ *          Packing a leaf chooses the compact form if all entries have the same sizes. Inner nodes and empty
+ *          leaves are mixed. The tail has entries that were inserted after the node was packed, in the order
+ *          of their insertion, TREE_TAIL_MAX at most, each as {u16 position; mixed entry}, of any sizes. The
+ *          position is the number of entries of the run, with removed ones, that precede the entry in the
+ *          order of keys. In the tail, key_bytes marks a removed entry.
  *          An inner node has no tail and no removed entries. There the value is the index of the child (u32),
  *          and the key of the first entry is empty: it stands for the low fence. Entries of a leaf have keys
  *          with low fence <= key < high fence.
  * Changes: a change of a leaf in private memory lists the ranges of bytes that it writes, which the owner
  *          then commits. These are short: a part of the header, a mark, and a value or an entry of the tail.
  *          Packing a node makes one run of all entries. A change of an inner node writes it again, packed.
+ * Files:   node_read.c, node_walk.c, node_change.c and node_pack.c; node_parts.h is what they share.
  * Checks:  a peer's memory may contain anything. Functions that read a node verify each offset and
  *          size that they use. */
 #pragma once
@@ -33,15 +38,18 @@
 #define TREE_NODE_BYTES_MAX 32768u
 #define TREE_RANGES_MAX 3u     /* of one change */
 #define TREE_ENTRY_BYTES 4u    /* of an entry, without key and value */
-#define TREE_SLOT_BYTES 3u     /* of an entry of the run, besides: slot and fingerprint */
+#define TREE_SLOT_BYTES 3u     /* of an entry of a mixed run, besides: slot and fingerprint */
 #define TREE_POSITION_BYTES 2u /* of an entry of the tail, besides: its position */
 #define TREE_REMOVED 0x8000u   /* in a slot, or in key_bytes of an entry of the tail */
+#define TREE_MIXED 0xffffu     /* header.key_bytes of the mixed form */
 #ifdef REMO_SIM_SMALL
 #define TREE_TAIL_MAX 2u  /* entries of the tail, with removed ones */
 #define TREE_TAIL_PART 2u /* of the node's bytes: the maximum size of the tail */
+#define TREE_RUN_ALIGN 2u /* of a compact run */
 #else
 #define TREE_TAIL_MAX 8u
 #define TREE_TAIL_PART 4u
+#define TREE_RUN_ALIGN 8u
 #endif
 
 struct tree_header {
@@ -50,10 +58,12 @@ struct tree_header {
     uint16_t run;                   /* entries of the run, with removed ones */
     uint16_t tail;                  /* offset of the tail */
     uint16_t low_bytes, high_bytes; /* of the fences */
+    uint16_t key_bytes;             /* of each entry of the run; TREE_MIXED: the form is mixed */
+    uint16_t value_bytes;           /* of each entry of the run; mixed: 0 */
     /* These change with each insertion and removal: */
     uint16_t count; /* entries, without removed ones */
     uint16_t end;   /* offset of the end of the tail */
-    uint16_t used;  /* bytes of the entries, if all of them were in the run */
+    uint16_t used;  /* bytes of the entries, if all of them were in a mixed run */
 };
 
 enum { TREE_UNUSED, TREE_NODE, TREE_LAST }; /* TREE_LAST: a node without a high fence */
@@ -65,6 +75,14 @@ struct tree_bytes {
 
 struct tree_entry {
     struct tree_bytes key, value;
+};
+
+/* The sizes of some entries. */
+struct tree_sizes {
+    uint32_t count;
+    uint32_t used; /* bytes in a mixed run */
+    bool is_mixed; /* not all of them have the sizes below */
+    uint32_t key_bytes, value_bytes;
 };
 
 /* A range of bytes of a node that a change has written. */
@@ -108,29 +126,58 @@ static inline uint32_t remo__tree_load16(const void *node, uint32_t offset) {
     return value;
 }
 
-/* Offsets of the slot of an entry of the run, of all fingerprints, and of the first entry of the run. */
-static inline uint32_t remo__tree_slot_at(uint32_t index) {
-    return (uint32_t)sizeof(struct tree_header) + 2 * index;
+static inline bool remo__tree_is_compact(const struct tree_header *header) {
+    return header->key_bytes != TREE_MIXED;
 }
 
-static inline uint32_t remo__tree_fingerprints_at(uint32_t run) {
-    return remo__tree_slot_at(run);
+/* Return the bytes of an entry of a compact run. */
+static inline uint32_t remo__tree_stride(const struct tree_header *header) {
+    return (uint32_t)header->key_bytes + header->value_bytes;
 }
 
-static inline uint32_t remo__tree_run_at(uint32_t run) {
-    return (uint32_t)sizeof(struct tree_header) + TREE_SLOT_BYTES * run;
+/* Return the offset of the index of the run, which is the end of the fences. */
+static inline uint32_t remo__tree_index_at(const struct tree_header *header) {
+    return (uint32_t)sizeof *header + header->low_bytes + header->high_bytes;
 }
 
-/* Return the slot of entry `index` of the run: its offset, which is not checked, perhaps with
- * TREE_REMOVED. */
-static inline uint32_t remo__tree_slot(const void *node, uint32_t index) {
-    return remo__tree_load16(node, remo__tree_slot_at(index));
+static inline uint32_t remo__tree_slot_at(const struct tree_header *header, uint32_t index) {
+    return remo__tree_index_at(header) + 2 * index;
 }
 
-/* Write an entry, and return its bytes. */
+/* Return the offset of the byte with the bit of a removed entry of a compact run. */
+static inline uint32_t remo__tree_bit_at(const struct tree_header *header, uint32_t index) {
+    return remo__tree_index_at(header) + index / 8;
+}
+
+/* Return the offset of the fingerprints. */
+static inline uint32_t remo__tree_fingerprints_at(const struct tree_header *header) {
+    return remo__tree_is_compact(header) ? remo__tree_bit_at(header, header->run + 7u)
+                                         : remo__tree_slot_at(header, header->run);
+}
+
+/* Return the offset of the run, which is the end of the index. */
+static inline uint32_t remo__tree_run_at(const struct tree_header *header) {
+    uint32_t end = remo__tree_fingerprints_at(header) + header->run;
+    return remo__tree_is_compact(header) ? (end + TREE_RUN_ALIGN - 1) / TREE_RUN_ALIGN * TREE_RUN_ALIGN : end;
+}
+
+/* Return the offset of entry `index` of the run. In the mixed form it is not checked. */
+static inline uint32_t remo__tree_offset(const void *node, const struct tree_header *header, uint32_t index) {
+    return remo__tree_is_compact(header)
+               ? remo__tree_run_at(header) + index * remo__tree_stride(header)
+               : remo__tree_load16(node, remo__tree_slot_at(header, index)) & ~TREE_REMOVED;
+}
+
+static inline bool remo__tree_is_removed(const void *node, const struct tree_header *header, uint32_t index) {
+    return remo__tree_is_compact(header)
+               ? ((const uint8_t *)node)[remo__tree_bit_at(header, index)] >> index % 8 & 1
+               : remo__tree_load16(node, remo__tree_slot_at(header, index)) & TREE_REMOVED;
+}
+
+/* Write an entry with its sizes, and return its bytes. */
 uint32_t remo__tree_write_entry(void *place, struct tree_bytes key, struct tree_bytes value);
 
-/* Load the entry at an offset. Returns false if the entry is not valid. */
+/* Load the entry with sizes at an offset. Returns false if the entry is not valid. */
 static inline bool remo__tree_entry_at(const void *node, uint32_t bytes, uint32_t offset,
                                        struct tree_entry *ret_entry) {
     if (offset > bytes - TREE_ENTRY_BYTES)
@@ -146,12 +193,26 @@ static inline bool remo__tree_entry_at(const void *node, uint32_t bytes, uint32_
 }
 
 /* Load entry `index` of the run, which may have been removed. Returns false if the entry is not valid. */
-static inline bool remo__tree_node_entry(const void *node, uint32_t bytes, uint32_t index,
-                                         struct tree_entry *ret_entry) {
-    return remo__tree_entry_at(node, bytes, remo__tree_slot(node, index) & ~TREE_REMOVED, ret_entry);
+static inline bool remo__tree_entry_of(const void *node, uint32_t bytes, const struct tree_header *header,
+                                       uint32_t index, struct tree_entry *ret_entry) {
+    uint32_t offset = remo__tree_offset(node, header, index);
+    const uint8_t *key = (const uint8_t *)node + offset;
+    if (!remo__tree_is_compact(header))
+        return remo__tree_entry_at(node, bytes, offset, ret_entry);
+    ret_entry->key = (struct tree_bytes){key, header->key_bytes};
+    ret_entry->value = (struct tree_bytes){key + header->key_bytes, header->value_bytes};
+    return true; /* the header was checked: it covers all entries */
 }
 
-/* Return the bytes of an entry, without its slot and fingerprint, or its position. */
+/* The same, of a node whose header is in place. */
+static inline bool remo__tree_node_entry(const void *node, uint32_t bytes, uint32_t index,
+                                         struct tree_entry *ret_entry) {
+    struct tree_header header;
+    memcpy(&header, node, sizeof header);
+    return remo__tree_entry_of(node, bytes, &header, index, ret_entry);
+}
+
+/* Return the bytes of an entry with its sizes, without slot and fingerprint, or position. */
 static inline uint32_t remo__tree_entry_size(const struct tree_entry *entry) {
     return TREE_ENTRY_BYTES + entry->key.bytes + entry->value.bytes;
 }
@@ -163,9 +224,13 @@ bool remo__tree_node_find_in_run(const void *node, uint32_t bytes, struct tree_b
 
 /* An entry of a leaf. */
 struct tree_place {
-    uint32_t offset; /* 0: none */
+    uint32_t offset; /* of the entry; 0: none */
     uint32_t index;  /* in the run; UINT32_MAX: the entry is in the tail */
 };
+
+/* Load the entry at a place that remo__tree_node_find has set. */
+bool remo__tree_place_entry(const void *node, uint32_t bytes, const struct tree_place *place,
+                            struct tree_entry *ret_entry);
 
 /* Find the entry of a key in a leaf. Returns false if an entry is not valid. */
 bool remo__tree_node_find(const void *node, uint32_t bytes, struct tree_bytes key,
@@ -174,6 +239,7 @@ bool remo__tree_node_find(const void *node, uint32_t bytes, struct tree_bytes ke
 /* A walk over the entries of a node, in the order of keys, forwards or backwards. */
 struct tree_walk {
     const void *node;
+    struct tree_header header;
     uint32_t bytes, run;
     uint32_t index, tail; /* entries of the run, and of `offsets`, before this place */
     uint32_t at;          /* of the last entry: its index in the run; UINT32_MAX: it is in the tail */
@@ -199,25 +265,41 @@ bool remo__tree_node_child(const void *node, uint32_t bytes, struct tree_bytes k
 
 /* ---- change, in private memory ---- */
 
-/* Return the bytes that an entry of the run needs for a key and a value, with its slot and fingerprint. */
-uint32_t remo__tree_entry_bytes(uint32_t key_bytes, uint32_t value_bytes);
+/* Return the bytes that an entry needs in a mixed run, with its slot and fingerprint. */
+static inline uint32_t remo__tree_entry_bytes(uint32_t key_bytes, uint32_t value_bytes) {
+    return TREE_SLOT_BYTES + TREE_ENTRY_BYTES + key_bytes + value_bytes;
+}
+
+/* Return the sizes of both groups of entries together. */
+struct tree_sizes remo__tree_sizes_join(const struct tree_sizes *a, const struct tree_sizes *b);
+/* Return the sizes of the entries of a node. Those of a mixed run count as mixed, even if they are equal. */
+struct tree_sizes remo__tree_node_sizes(const void *node, uint32_t bytes);
+/* Return the bytes that these entries need in a packed leaf, for the index and the run. */
+uint32_t remo__tree_sizes_packed(const struct tree_sizes *sizes);
+/* Return whether a leaf that has `room` bytes for the index and the run has room for these entries. The
+ * number of compact entries is limited, so that the leaf can be split when an entry of another size arrives:
+ * half of the entries, in the mixed form, and this entry fit into a node. */
+bool remo__tree_sizes_fit(const struct tree_sizes *sizes, uint32_t bytes, uint32_t room);
 /* Return the bytes that are free in a packed node with these entries. */
 uint32_t remo__tree_node_free(const void *node, uint32_t bytes);
-/* Return the bytes that a node with these fences has for entries, slots and fingerprints. */
+/* Return the bytes that a node with these fences has for the index and the run. */
 uint32_t remo__tree_node_room(const void *node, uint32_t bytes);
+/* Return whether a leaf, which is whole, has room for one more entry of these sizes when it is packed. */
+bool remo__tree_node_has_room(const void *node, uint32_t bytes, uint32_t key_bytes, uint32_t value_bytes);
 /* Make an empty node. `high` may be NULL. */
 void remo__tree_node_init(void *node, uint32_t bytes, uint32_t level, struct tree_bytes low,
                           const struct tree_bytes *high);
 
-/* Make a packed leaf of `count` entries, in the order of keys and the form of a run, without gaps: `size`
- * bytes. `high` may be NULL. Returns false if they do not fit. */
+/* Make a packed leaf of entries with sizes, in the order of keys, without gaps: `size` bytes. `high` may be
+ * NULL. Returns false if they do not fit. */
 bool remo__tree_node_fill(void *node, uint32_t bytes, struct tree_bytes low, const struct tree_bytes *high,
-                          const void *entries, uint32_t size, uint32_t count);
-/* Replace the high fence, or add one. Returns false, without effect, if there is no room. */
+                          const void *entries, uint32_t size, const struct tree_sizes *sizes);
+/* Replace the high fence of a leaf, or add one. Returns false, without effect, if there is no room. */
 bool remo__tree_node_set_high(void *node, uint32_t bytes, struct tree_bytes high);
 
 /* Leaves. Insert an entry, whose key is absent. Returns false if there is no room, or an entry of the run is
- * not valid; then check, and pack or split. */
+ * not valid; then check, and pack or split. The tail may lack room for an entry for which a packed leaf has
+ * room (remo__tree_node_has_room). */
 bool remo__tree_node_insert(void *node, uint32_t bytes, struct tree_bytes key, struct tree_bytes value,
                             struct tree_ranges *ret_ranges);
 /* Replace the value of an entry. Returns false if there is no room, or an entry of the run is not valid. */

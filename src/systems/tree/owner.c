@@ -6,20 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "systems/tree/tree.h"
+#include "systems/tree/owner.h"
 
 #define CHANGES_MAX (2 * TREE_DEPTH_MAX * TREE_RANGES_MAX)
 
-static struct tree_header header_of(const void *image) {
-    struct tree_header header;
-    memcpy(&header, image, sizeof header);
-    return header;
-}
-
 /* ---- indices ---- */
 
-/* Return an unused index, or 0, the index of the root, if there is none. */
-static uint32_t take_index(struct tree_owner *own) {
+uint32_t remo__tree_take_index(struct tree_owner *own) {
     if (own->free_count == 0)
         return 0;
     own->taken[own->taken_count++] = own->free[--own->free_count];
@@ -37,8 +30,7 @@ int remo__tree_fail_damaged(const struct remo_tree *tree) {
                       remo_channel_name(tree->channel));
 }
 
-/* Read a node and check it: peers can write to its memory. */
-static int load(const struct remo_tree *tree, uint32_t object, void *image) {
+int remo__tree_load(const struct remo_tree *tree, uint32_t object, void *image) {
     const struct tree_changed *changed = remo__tree_overlay_find(tree->own, object);
     int rc = 0;
     if (object >= tree->node_count)
@@ -47,7 +39,7 @@ static int load(const struct remo_tree *tree, uint32_t object, void *image) {
         memcpy(image, changed->image, tree->node_bytes);
     else
         rc = remo_versioned_read(tree->nodes, tree->node->rank, object, image, NULL);
-    return rc == 0 && !remo__tree_node_is_valid(image, tree->node_bytes, header_of(image).level)
+    return rc == 0 && !remo__tree_node_is_valid(image, tree->node_bytes, remo__tree_header_of(image).level)
                ? remo__tree_fail_damaged(tree)
                : rc;
 }
@@ -58,11 +50,10 @@ static int load_step(const struct remo_tree *tree, struct tree_step *step) {
     const struct tree_changed *changed = remo__tree_overlay_find(tree->own, step->object);
     void *kept = changed ? NULL : tree->own->kept[step->object];
     step->image = kept ? kept : step->buffer;
-    return kept ? 0 : load(tree, step->object, step->buffer);
+    return kept ? 0 : remo__tree_load(tree, step->object, step->buffer);
 }
 
-/* Before a change, copy a kept inner node into the buffer of the step. */
-static void own_copy(const struct remo_tree *tree, struct tree_step *step) {
+void remo__tree_own_copy(const struct remo_tree *tree, struct tree_step *step) {
     if (step->image == step->buffer)
         return;
     memcpy(step->buffer, step->image, tree->node_bytes);
@@ -77,7 +68,7 @@ static void forget(struct tree_owner *own, uint32_t object) {
 /* Keep a node that has been committed, if it is an inner node. */
 static void keep(const struct remo_tree *tree, uint32_t object, const void *image) {
     void **kept = &tree->own->kept[object];
-    if (header_of(image).level == 0) {
+    if (remo__tree_header_of(image).level == 0) {
         forget(tree->own, object);
         return;
     }
@@ -101,7 +92,7 @@ int remo__tree_descend(struct remo_tree *tree, struct tree_bytes key) {
         int rc = load_step(tree, step);
         if (rc != 0)
             return rc;
-        if (header_of(step->image).level == 0) {
+        if (remo__tree_header_of(step->image).level == 0) {
             own->depth++;
             return 0;
         }
@@ -171,252 +162,6 @@ static int abandon(struct tree_owner *own, int rc) {
     return rc;
 }
 
-/* ---- insert ---- */
-
-/* Insert into a leaf, as a change of some ranges if possible, otherwise after packing. */
-static int insert_in_leaf(const struct remo_tree *tree, struct tree_step *step,
-                          const struct tree_entry *entry) {
-    struct tree_ranges ranges;
-    if (remo__tree_node_insert(step->image, tree->node_bytes, entry->key, entry->value, &ranges)) {
-        step->ranges = ranges;
-        return 0;
-    }
-    if (!remo__tree_node_is_whole(step->image, tree->node_bytes))
-        return remo__tree_fail_damaged(tree);
-    if (remo__tree_node_free(step->image, tree->node_bytes)
-        < remo__tree_entry_bytes(entry->key.bytes, entry->value.bytes))
-        return 1;
-    remo__tree_node_pack(step->image, tree->node_bytes, tree->own->scratch);
-    step->is_whole = true;
-    return remo__tree_node_insert(step->image, tree->node_bytes, entry->key, entry->value, &ranges) ? 0 : 1;
-}
-
-/* Insert into an inner node behind the child of the path, which has been split. */
-static int insert_in_inner(const struct remo_tree *tree, struct tree_step *step,
-                           const struct tree_entry *entry) {
-    uint32_t child;
-    memcpy(&child, entry->value.data, sizeof child);
-    own_copy(tree, step);
-    if (!remo__tree_node_is_whole(step->image, tree->node_bytes))
-        return remo__tree_fail_damaged(tree);
-    if (!remo__tree_node_insert_child(step->image, tree->node_bytes, step->child + 1, entry->key, child,
-                                      tree->own->scratch))
-        return 1;
-    step->is_whole = true;
-    return 0;
-}
-
-/* Insert into the node of a step. Returns 1 if there is no room. Then the node is whole. */
-static int insert_in_place(const struct remo_tree *tree, struct tree_step *step,
-                           const struct tree_entry *entry) {
-    return header_of(step->image).level == 0 ? insert_in_leaf(tree, step, entry)
-                                             : insert_in_inner(tree, step, entry);
-}
-
-/* Put a new root above the present one, whose contents move to another index. */
-static int grow(struct remo_tree *tree) {
-    struct tree_owner *own = tree->own;
-    uint32_t moved = own->depth < TREE_DEPTH_MAX ? take_index(own) : 0, bytes = tree->node_bytes;
-    if (moved == 0)
-        return -ENOSPC;
-    struct tree_step last = own->steps[own->depth];
-    memmove(&own->steps[1], &own->steps[0], own->depth * sizeof own->steps[0]);
-    own->depth++;
-    own->steps[0] = last; /* for its buffers */
-    own->steps[0].object = TREE_ROOT;
-    own->steps[0].image = own->steps[0].buffer;
-    own->steps[0].child = 0;
-    own->steps[0].right = 0;
-    own->steps[0].is_whole = true;
-    own->steps[0].ranges.count = 0;
-    own->steps[1].object = moved;
-    own->steps[1].is_whole = true;
-    struct tree_bytes high, low = remo__tree_node_low(own->steps[1].image, bytes);
-    bool has_high = remo__tree_node_high(own->steps[1].image, bytes, &high);
-    remo__tree_node_init(own->steps[0].image, bytes, header_of(own->steps[1].image).level + 1u, low,
-                         has_high ? &high : NULL);
-    (void)remo__tree_node_insert_child(own->steps[0].image, bytes, 0, (struct tree_bytes){NULL, 0}, moved,
-                                       own->scratch);
-    return 0;
-}
-
-/* Insert into one half of a node that was split. */
-static bool insert_in_half(const struct remo_tree *tree, void *half, const struct tree_entry *entry) {
-    uint32_t index, child, bytes = tree->node_bytes;
-    struct tree_ranges ranges;
-    bool is_found;
-    if (header_of(half).level == 0)
-        return remo__tree_node_insert(half, bytes, entry->key, entry->value, &ranges);
-    memcpy(&child, entry->value.data, sizeof child);
-    return remo__tree_node_find_in_run(half, bytes, entry->key, &index, &is_found)
-           && remo__tree_node_insert_child(half, bytes, index, entry->key, child, tree->own->scratch);
-}
-
-/* Split the node of a step, and insert the entry into one of the halves. A node without room for one more
- * entry has several, unless it is damaged. */
-static int split(struct remo_tree *tree, struct tree_step *step, const struct tree_entry *entry) {
-    uint32_t bytes = tree->node_bytes, level = header_of(step->image).level;
-    if (header_of(step->image).count < 2)
-        return remo__tree_fail_damaged(tree);
-    step->right = take_index(tree->own);
-    if (step->right == 0)
-        return -ENOSPC;
-    remo__tree_node_split(step->image, step->right_image, bytes, entry->key, tree->own->scratch);
-    if (!remo__tree_node_is_valid(step->image, bytes, level)
-        || !remo__tree_node_is_valid(step->right_image, bytes, level))
-        return remo__tree_fail_damaged(tree);
-    step->is_whole = true;
-    bool is_right = remo__tree_compare(entry->key, remo__tree_node_low(step->right_image, bytes)) >= 0;
-    void *half = is_right ? step->right_image : step->image;
-    return insert_in_half(tree, half, entry) ? 0 : -ENOSPC;
-}
-
-/* Make room for an entry in the path: grow if step *at is the root, and split the node. */
-static int make_room(struct remo_tree *tree, uint32_t *at, const struct tree_entry *entry) {
-    int rc = *at == 0 ? grow(tree) : 0;
-    if (rc != 0)
-        return rc;
-    *at = *at == 0 ? 1 : *at;
-    return split(tree, &tree->own->steps[*at], entry);
-}
-
-/* Insert the new right node of step `at` into the node above, and those of further splits. */
-static int insert_right(struct remo_tree *tree, uint32_t at) {
-    struct tree_step *steps = tree->own->steps;
-    int rc = 0;
-    while (rc == 0) {
-        const struct tree_step *step = &steps[at--];
-        uint32_t new_child = step->right;
-        struct tree_entry entry = {remo__tree_node_low(step->right_image, tree->node_bytes),
-                                   {&new_child, sizeof new_child}};
-        rc = insert_in_place(tree, &steps[at], &entry);
-        if (rc <= 0)
-            return rc;
-        rc = make_room(tree, &at, &entry);
-    }
-    return rc;
-}
-
-/* Insert an entry into the leaf, and the new nodes of splits into the nodes above. */
-static int insert(struct remo_tree *tree, struct tree_bytes key, struct tree_bytes value) {
-    struct tree_entry entry = {key, value};
-    uint32_t at = tree->own->depth - 1;
-    int rc = insert_in_place(tree, &tree->own->steps[at], &entry);
-    if (rc <= 0)
-        return rc;
-    rc = make_room(tree, &at, &entry);
-    return rc == 0 ? insert_right(tree, at) : rc;
-}
-
-int remo__tree_insert_leaf(struct remo_tree *tree) {
-    struct tree_owner *own = tree->own;
-    int rc = own->depth == 1 ? grow(tree) : 0;
-    if (rc != 0)
-        return rc;
-    struct tree_step *leaf = &own->steps[own->depth - 1];
-    void *image = leaf->right_image;
-    leaf->right = take_index(own);
-    if (leaf->right == 0)
-        return -ENOSPC;
-    leaf->right_image = own->sibling;
-    own->sibling = image;
-    leaf->is_whole = true;
-    if (!remo__tree_node_set_high(leaf->image, tree->node_bytes,
-                                  remo__tree_node_low(leaf->right_image, tree->node_bytes)))
-        return 1;
-    return insert_right(tree, own->depth - 1);
-}
-
-/* ---- remove ---- */
-
-/* Return whether less than a quarter of the room for entries is used. */
-static bool is_small(const struct remo_tree *tree, const void *image) {
-    return remo__tree_node_free(image, tree->node_bytes)
-           > remo__tree_node_room(image, tree->node_bytes) / 4 * 3;
-}
-
-/* Remove entry `index` of the inner node of a step, which is whole. */
-static void remove_child(const struct remo_tree *tree, struct tree_step *step, uint32_t index) {
-    own_copy(tree, step);
-    remo__tree_node_remove_child(step->image, tree->node_bytes, index, tree->own->scratch);
-    step->is_whole = true;
-}
-
-static uint32_t child_at(const struct remo_tree *tree, const struct tree_step *step, uint32_t index) {
-    struct tree_entry entry;
-    uint32_t child = 0;
-    if (remo__tree_node_entry(step->image, tree->node_bytes, index, &entry)
-        && entry.value.bytes == sizeof child)
-        memcpy(&child, entry.value.data, sizeof child);
-    return child;
-}
-
-/* Merge the node of step `at` with the one before or after it below the same parent. Returns 1 if they fit
- * into one node. Otherwise returns 0, and nothing changes. */
-static int merge_with(struct remo_tree *tree, uint32_t at, bool is_before) {
-    struct tree_owner *own = tree->own;
-    struct tree_step *step = &own->steps[at], *parent = &own->steps[at - 1];
-    uint32_t other = child_at(tree, parent, is_before ? parent->child - 1 : parent->child + 1);
-    int rc = load(tree, other, own->sibling);
-    if (rc != 0)
-        return rc;
-    own_copy(tree, step);
-    if (!remo__tree_node_is_whole(own->sibling, tree->node_bytes)
-        || !remo__tree_node_is_whole(step->image, tree->node_bytes)
-        || !remo__tree_node_is_whole(parent->image, tree->node_bytes))
-        return remo__tree_fail_damaged(tree);
-    void *left = is_before ? own->sibling : step->image;
-    const void *right = is_before ? step->image : own->sibling;
-    if (!remo__tree_node_merge(left, right, tree->node_bytes, own->scratch))
-        return 0;
-    own->dropped[own->dropped_count++] = is_before ? step->object : other;
-    if (is_before) {
-        memcpy(step->image, own->sibling, tree->node_bytes);
-        step->object = other;
-    }
-    step->is_whole = true;
-    remove_child(tree, parent, is_before ? parent->child : parent->child + 1);
-    return 1;
-}
-
-static int merge_at(struct remo_tree *tree, uint32_t at) {
-    const struct tree_step *parent = &tree->own->steps[at - 1];
-    int rc = 0;
-    if (parent->child + 1 < header_of(parent->image).count)
-        rc = merge_with(tree, at, false);
-    if (rc == 0 && parent->child > 0)
-        rc = merge_with(tree, at, true);
-    return rc < 0 ? rc : 0;
-}
-
-/* Merge the leaf if it is small, and then the nodes above that have lost a child and are small. */
-static int merge(struct remo_tree *tree) {
-    struct tree_owner *own = tree->own;
-    int rc = 0;
-    for (uint32_t at = own->depth - 1; at > 0 && rc == 0; at--) {
-        uint32_t dropped = own->dropped_count;
-        if (is_small(tree, own->steps[at].image))
-            rc = merge_at(tree, at);
-        if (own->dropped_count == dropped)
-            break;
-    }
-    return rc;
-}
-
-/* If the root has a single child after merges, it takes over the contents of the child. */
-static void shrink(struct remo_tree *tree) {
-    struct tree_owner *own = tree->own;
-    struct tree_step *root = &own->steps[0], *child = &own->steps[1];
-    if (own->dropped_count == 0 || header_of(root->image).count != 1)
-        return;
-    own->dropped[own->dropped_count++] = child->object;
-    own_copy(tree, root);
-    memcpy(root->image, child->image, tree->node_bytes);
-    root->is_whole = true;
-    child->is_whole = false;
-    child->ranges.count = 0;
-}
-
 /* ---- the change of a leaf ---- */
 
 static int replace(struct remo_tree *tree, struct tree_step *leaf, const struct tree_place *place,
@@ -429,13 +174,13 @@ static int replace(struct remo_tree *tree, struct tree_step *leaf, const struct 
         return remo__tree_fail_damaged(tree);
     remo__tree_node_pack(leaf->image, tree->node_bytes, tree->own->scratch);
     leaf->is_whole = true;
-    return insert(tree, write->key, write->value);
+    return remo__tree_insert(tree, write->key, write->value);
 }
 
 static bool has_value(const struct remo_tree *tree, const struct tree_step *leaf,
                       const struct tree_place *place, struct tree_bytes value) {
     struct tree_entry entry;
-    return remo__tree_entry_at(leaf->image, tree->node_bytes, place->offset, &entry)
+    return remo__tree_place_entry(leaf->image, tree->node_bytes, place, &entry)
            && remo__tree_compare(entry.value, value) == 0;
 }
 
@@ -453,11 +198,11 @@ static int change_leaf(struct remo_tree *tree, const struct tree_write *write) {
     if (op == TREE_COMPARE_PUT && !has_value(tree, leaf, &place, write->expected))
         return -ESTALE;
     if (!is_found)
-        return insert(tree, write->key, write->value);
+        return remo__tree_insert(tree, write->key, write->value);
     if (op != TREE_REMOVE)
         return replace(tree, leaf, &place, write);
     remo__tree_node_remove(leaf->image, tree->node_bytes, &place, &leaf->ranges);
-    return merge(tree);
+    return remo__tree_merge(tree);
 }
 
 /* ---- one change, and several ---- */
@@ -468,7 +213,7 @@ static int prepare(struct remo_tree *tree, const struct tree_write *write) {
     if (rc == 0)
         rc = change_leaf(tree, write);
     if (rc == 0)
-        shrink(tree);
+        remo__tree_shrink(tree);
     return rc;
 }
 

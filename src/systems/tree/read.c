@@ -2,20 +2,12 @@
  * Invariant: each get reads the leaf, and uses it only if the key is between its fences. Then at the instant
  * of the read, the leaf has the key if and only if the tree has it. Inner nodes only help to find the leaf.
  * docs/internals/tree.md has the proof. */
-#include <endian.h>
 #include <string.h>
 
-#include "systems/tree/tree.h"
+#include "systems/tree/seek.h"
 
 /* Attempts that read the newest state of each node, before those that read all nodes as of one version. */
 #define ATTEMPTS 4u
-#ifdef REMO_SIM_SMALL
-#define FIRST_BYTES 22u /* of a node: the header, and some slots. Most changes write only this part */
-#define CANDIDATES 2u   /* entries that are prefetched together */
-#else
-#define FIRST_BYTES 64u
-#define CANDIDATES 8u
-#endif
 #define PAUSE_NS (20 * REMO__NS_PER_US) /* between attempts at one version */
 
 /* ---- keys ---- */
@@ -53,34 +45,10 @@ uint32_t remo_tree_owner(const struct remo_tree *tree, const void *key, size_t k
 
 /* ---- one node ---- */
 
-/* The entry of a leaf for a key, or an inner node. */
-enum seek_result {
-    SEEK_WRONG_WAY, /* the nodes on the path do not fit together */
-    SEEK_INNER,     /* the buffer has an inner node */
-    SEEK_LEAF,      /* the leaf has been prepared */
-    SEEK_FOUND,     /* `entry` is in the buffer */
-    SEEK_ABSENT,
-    SEEK_DAMAGED,
-};
-
-struct seek {
-    struct remo_tree *tree;
-    struct tree_cache *cache;
-    char *buffer; /* of a node: the parts of it that have been copied */
-    uint32_t owner;
-    uint64_t version; /* REMO_VERSIONED_NEWEST: the newest state of each node */
-    bool use_cache;
-    struct tree_bytes key;
-    enum seek_result result;
-    struct tree_entry entry;
-    uint32_t index, count, candidates[CANDIDATES]; /* of a leaf; the search of the run continues at `index` */
-    int failure; /* of several gets: the error of an earlier read from the owner; 0: none */
-};
-
 /* Begin to seek a key as of a version. Sets the members that are read before they are written: to clear all
  * of them takes longer. */
-static void begin_seek(struct seek *seek, struct remo_tree *tree, struct tree_cache *cache, uint32_t position,
-                       struct tree_bytes key, uint64_t version) {
+static void begin_seek(struct tree_seek *seek, struct remo_tree *tree, struct tree_cache *cache,
+                       uint32_t position, struct tree_bytes key, uint64_t version) {
     seek->tree = tree;
     seek->cache = cache;
     seek->owner = tree->owners[position];
@@ -90,150 +58,19 @@ static void begin_seek(struct seek *seek, struct remo_tree *tree, struct tree_ca
     seek->failure = 0;
 }
 
-static int fail_damaged(const struct seek *seek) {
+static int fail_damaged(const struct tree_seek *seek) {
     return remo__fail(-EPROTO, "tree %s at node %u is damaged; start the job again",
                       remo_channel_name(seek->tree->channel), seek->owner);
 }
 
-/* Copy a part of the node to the same place in the buffer. */
-static void fetch(const struct seek *seek, const struct remo_versioned_view *view, uint32_t offset,
-                  uint32_t bytes) {
-    remo_versioned_view_copy(view, offset, seek->buffer + offset, bytes);
-}
-
-/* Return the bytes of a word that are zero, as the highest bits of these bytes; perhaps also some bytes after
- * the first one. */
-static uint64_t zero_bytes(uint64_t word) {
-    return (word - UINT64_C(0x0101010101010101)) & ~word & UINT64_C(0x8080808080808080);
-}
-
-/* Load the next 8 fingerprints. If fewer are left, the bytes after them are those of `others`. */
-static uint64_t load_fingerprints(const char *place, uint32_t left, uint64_t others) {
-    if (remo__likely(left >= 8)) /* a copy of constant size */
-        memcpy(&others, place, 8);
-    else
-        memcpy(&others, place, left);
-    return others;
-}
-
-/* List entries of the run, from seek->index on, that probably have the fingerprint of the key, and prefetch
- * them. */
-static void list_candidates(struct seek *seek, const struct remo_versioned_view *view, uint32_t run) {
-    const char *fingerprints = seek->buffer + remo__tree_fingerprints_at(run);
-    uint64_t fingerprint = remo__tree_fingerprint(seek->key) * UINT64_C(0x0101010101010101);
-    uint32_t count = 0, first;
-    for (first = seek->index; first < run && count < CANDIDATES; first += 8) {
-        uint64_t word = load_fingerprints(fingerprints + first, run - first, ~fingerprint);
-        uint64_t zeros = zero_bytes(le64toh(word) ^ fingerprint);
-        for (; remo__unlikely(zeros != 0) && count < CANDIDATES; zeros &= zeros - 1)
-            seek->candidates[count++] = first + (uint32_t)__builtin_ctzll(zeros) / 8;
-    }
-    seek->index = count == CANDIDATES ? seek->candidates[CANDIDATES - 1] + 1 : first;
-    seek->count = count;
-    for (uint32_t i = 0; i < count; i++)
-        remo_versioned_view_prefetch(view,
-                                     remo__tree_slot(seek->buffer, seek->candidates[i]) & ~TREE_REMOVED);
-}
-
-/* Compare the key of an entry of the run. If it is equal, copy the value. */
-static enum seek_result compare_entry(struct seek *seek, const struct remo_versioned_view *view,
-                                      uint32_t index) {
-    uint32_t node_bytes = seek->tree->node_bytes, offset = remo__tree_slot(seek->buffer, index);
-    if (offset & TREE_REMOVED)
-        return SEEK_ABSENT;
-    if (offset > node_bytes)
-        return SEEK_DAMAGED;
-    fetch(seek, view, offset, remo__min(TREE_ENTRY_BYTES + seek->key.bytes, node_bytes - offset));
-    if (!remo__tree_entry_at(seek->buffer, node_bytes, offset, &seek->entry))
-        return SEEK_DAMAGED;
-    if (remo__tree_compare(seek->entry.key, seek->key) != 0)
-        return SEEK_ABSENT;
-    fetch(seek, view, (uint32_t)((const char *)seek->entry.value.data - seek->buffer),
-          seek->entry.value.bytes);
-    return SEEK_FOUND;
-}
-
-/* Find the key in the run of a leaf whose first candidates have been listed. */
-static enum seek_result find_in_run(struct seek *seek, const struct remo_versioned_view *view, uint32_t run) {
-    for (;;) {
-        for (uint32_t i = 0; i < seek->count; i++) {
-            enum seek_result result = compare_entry(seek, view, seek->candidates[i]);
-            if (result != SEEK_ABSENT)
-                return result;
-        }
-        if (seek->index >= run)
-            return SEEK_ABSENT;
-        list_candidates(seek, view, run);
-    }
-}
-
-/* Find the key in the tail of a leaf. */
-static enum seek_result find_in_tail(struct seek *seek, const struct remo_versioned_view *view,
-                                     const struct tree_header *header) {
-    uint32_t offset = header->tail;
-    fetch(seek, view, offset, (uint32_t)header->end - offset);
-    while (offset < header->end) {
-        offset += TREE_POSITION_BYTES;
-        if (!remo__tree_entry_at(seek->buffer, header->end, offset, &seek->entry))
-            return SEEK_DAMAGED;
-        bool is_removed = remo__tree_load16(seek->buffer, offset) & TREE_REMOVED;
-        if (!is_removed && remo__tree_compare(seek->entry.key, seek->key) == 0)
-            return SEEK_FOUND;
-        offset += remo__tree_entry_size(&seek->entry);
-    }
-    return SEEK_ABSENT;
-}
-
-/* The first step of a visit. Copy an inner node; of a leaf, copy the header, slots, fingerprints and fences,
- * and prefetch what the second step needs. */
-static void prepare(void *ctx, const struct remo_versioned_view *view) {
-    struct seek *seek = ctx;
-    uint32_t node_bytes = seek->tree->node_bytes;
-    struct tree_header header;
-    uint32_t first_bytes = remo__min(FIRST_BYTES, node_bytes);
-    fetch(seek, view, 0, first_bytes);
-    memcpy(&header, seek->buffer, sizeof header);
-    seek->result = SEEK_WRONG_WAY;
-    if (!remo__tree_node_is_valid(seek->buffer, node_bytes, header.level))
-        return;
-    if (header.level > 0) {
-        fetch(seek, view, first_bytes, node_bytes - first_bytes); /* the checked header stays */
-        seek->result = SEEK_INNER;
-        return;
-    }
-    if (header.end > header.tail)
-        remo_versioned_view_prefetch(view, header.tail);
-    uint32_t fences = (uint32_t)header.low_bytes + header.high_bytes, run_at = remo__tree_run_at(header.run);
-    fetch(seek, view, node_bytes - fences, fences);
-    if (!remo__tree_node_covers(seek->buffer, node_bytes, seek->key))
-        return;
-    if (run_at > first_bytes)
-        fetch(seek, view, first_bytes, run_at - first_bytes);
-    seek->index = 0;
-    list_candidates(seek, view, header.run);
-    seek->result = SEEK_LEAF;
-}
-
-/* The second step of a visit: search a leaf. It copies only some entries, and the tail. */
-static void search(void *ctx, const struct remo_versioned_view *view) {
-    struct seek *seek = ctx;
-    struct tree_header header;
-    if (seek->result != SEEK_LEAF)
-        return;
-    memcpy(&header, seek->buffer, sizeof header);
-    seek->result = find_in_run(seek, view, header.run);
-    if (seek->result == SEEK_ABSENT && header.end > header.tail)
-        seek->result = find_in_tail(seek, view, &header);
-}
-
 /* The visitor of one node. */
 static void visit(void *ctx, const struct remo_versioned_view *view) {
-    prepare(ctx, view);
-    search(ctx, view);
+    remo__tree_seek_prepare(ctx, view);
+    remo__tree_seek_search(ctx, view);
 }
 
 /* Read a node. Caches it if it is an inner node. */
-static int read_node(struct seek *seek, uint32_t object) {
+static int read_node(struct tree_seek *seek, uint32_t object) {
     int rc = remo_versioned_visit(seek->tree->nodes, seek->owner, object, seek->version, visit, seek, NULL);
     if (rc == 0 && seek->version == REMO_VERSIONED_NEWEST)
         remo__tree_cache_node(seek->tree, seek->cache, seek->owner, object, seek->buffer);
@@ -243,7 +80,7 @@ static int read_node(struct seek *seek, uint32_t object) {
 /* ---- the path to a leaf ---- */
 
 /* Find the child of the inner node in the buffer. */
-static bool find_child(const struct seek *seek, uint32_t *ret_child) {
+static bool find_child(const struct tree_seek *seek, uint32_t *ret_child) {
     uint32_t index, node_bytes = seek->tree->node_bytes;
     return remo__tree_node_covers(seek->buffer, node_bytes, seek->key)
            && remo__tree_node_child(seek->buffer, node_bytes, seek->key, &index, ret_child)
@@ -253,7 +90,7 @@ static bool find_child(const struct seek *seek, uint32_t *ret_child) {
 /* Set *level and *object to those of the child of an inner node. Before, *object is the node, and *level is
  * its level, or for the root the maximum level. Returns false if the node does not fit, or has no such
  * child. */
-static bool descend(const struct seek *seek, const struct tree_cached *cached, uint32_t *level,
+static bool descend(const struct tree_seek *seek, const struct tree_cached *cached, uint32_t *level,
                     uint32_t *object) {
     struct tree_header header;
     uint32_t node_level = cached ? cached->level : 0;
@@ -270,7 +107,7 @@ static bool descend(const struct seek *seek, const struct tree_cached *cached, u
 
 /* Find the entry of the key. The result is SEEK_WRONG_WAY if the nodes on the path do not fit together:
  * changes were committed between their reads. */
-static int find_key(struct seek *seek) {
+static int find_key(struct tree_seek *seek) {
     uint32_t object = TREE_ROOT, level = TREE_DEPTH_MAX - 1;
     for (;;) {
         const struct tree_cached *cached =
@@ -291,7 +128,7 @@ static int find_key(struct seek *seek) {
 }
 
 /* Find a key as of a version: by cached inner nodes, or by nodes of this version. */
-static int seek_at(struct seek *seek) {
+static int seek_at(struct tree_seek *seek) {
     int rc = 0;
     seek->result = SEEK_WRONG_WAY;
     for (uint32_t attempt = 0; attempt < 2 && rc == 0 && seek->result == SEEK_WRONG_WAY; attempt++) {
@@ -303,7 +140,7 @@ static int seek_at(struct seek *seek) {
 
 /* Find a key: first by cached inner nodes, then by the newest states of all nodes on the path, then by nodes
  * as of one version, which are a tree. */
-static int seek_newest(struct seek *seek) {
+static int seek_newest(struct tree_seek *seek) {
     uint64_t deadline_ns = 0;
     for (uint32_t attempt = 0;; attempt++) {
         int rc = 0;
@@ -331,7 +168,7 @@ static int seek_newest(struct seek *seek) {
 
 /* ---- get ---- */
 
-static int copy_value(const struct seek *seek, void *value, size_t value_cap, size_t *ret_value_bytes) {
+static int copy_value(const struct tree_seek *seek, void *value, size_t value_cap, size_t *ret_value_bytes) {
     struct tree_bytes found = seek->entry.value;
     if (seek->result == SEEK_ABSENT)
         return remo__fail_static(-ENOENT, "the tree has no such key");
@@ -351,7 +188,7 @@ static int get(struct remo_tree *tree, const uint64_t *snapshot, struct tree_byt
     uint32_t position = remo__tree_position(tree, key);
     struct tree_cache *cache = remo__tree_cache(tree);
     struct tree_buffer *buffer = cache ? remo__tree_take_buffer(tree, cache) : NULL;
-    struct seek seek;
+    struct tree_seek seek;
     if (!buffer)
         return remo__last_code();
     begin_seek(&seek, tree, cache, position, key, snapshot ? snapshot[position] : REMO_VERSIONED_NEWEST);
@@ -371,7 +208,7 @@ struct gets {
     struct remo_tree *tree;
     struct remo_tree_item *items;
     uint32_t count;
-    struct seek seeks[TREE_WINDOW];
+    struct tree_seek seeks[TREE_WINDOW];
 };
 
 static void begin_gets(struct gets *gets, struct remo_tree *tree, struct remo_tree_item *items,
@@ -382,7 +219,7 @@ static void begin_gets(struct gets *gets, struct remo_tree *tree, struct remo_tr
 }
 
 /* Find the leaf of the key by cached inner nodes. Returns false if not all of them are cached. */
-static bool find_cached_leaf(const struct seek *seek, uint32_t *ret_object) {
+static bool find_cached_leaf(const struct tree_seek *seek, uint32_t *ret_object) {
     uint32_t level = TREE_DEPTH_MAX - 1;
     *ret_object = TREE_ROOT;
     do {
@@ -398,16 +235,17 @@ static int seek_together(struct gets *gets, uint32_t owner) {
     struct remo_versioned_item leaves[TREE_WINDOW];
     uint32_t count = 0;
     for (uint32_t i = 0; i < gets->count; i++) {
-        struct seek *seek = &gets->seeks[i];
+        struct tree_seek *seek = &gets->seeks[i];
         uint32_t object;
         if (seek->owner == owner && find_cached_leaf(seek, &object))
             leaves[count++] = (struct remo_versioned_item){.object = object, .value = seek};
     }
-    return count > 0 ? remo_versioned_visit_each(gets->tree->nodes, owner, prepare, search, leaves, count)
+    return count > 0 ? remo_versioned_visit_each(gets->tree->nodes, owner, remo__tree_seek_prepare,
+                                                 remo__tree_seek_search, leaves, count)
                      : 0;
 }
 
-static bool has_result(const struct seek *seek) {
+static bool has_result(const struct tree_seek *seek) {
     return seek->result == SEEK_FOUND || seek->result == SEEK_ABSENT;
 }
 
@@ -430,7 +268,7 @@ static void fail_rest(struct gets *gets, uint32_t first, uint32_t owner, int rc)
 }
 
 /* Set the status of an item: 0, or a code. */
-static void finish_get(struct seek *seek, struct remo_tree_item *item) {
+static void finish_get(struct tree_seek *seek, struct remo_tree_item *item) {
     int rc = 0;
     if (seek->failure != 0)
         rc = remo__fail(seek->failure, "cannot get a key of tree %s: another read from node %u has failed",

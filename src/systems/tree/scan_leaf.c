@@ -55,28 +55,68 @@ static bool are_entries(const char *data, uint32_t count, size_t bytes) {
     return count == 0 && at == bytes;
 }
 
-/* Return whether the result has the form of a run, and the buffer and the limit have room for all entries of
- * a leaf. */
+/* Return the bytes of all entries of a leaf in the buffer. */
+static uint32_t count_bytes(const struct tree_header *header) {
+    return remo__tree_is_compact(header)
+               ? header->run * (TREE_ENTRY_BYTES + remo__tree_stride(header)) + header->end - header->tail
+               : header->end - remo__tree_run_at(header);
+}
+
+/* Return whether the scan is one of entries in ascending order, and the buffer and the limit have room for
+ * all entries of a leaf. */
 static bool fits(const struct tree_scan *scan, const struct tree_header *header) {
     const struct remo_tree_result *result = &scan->next.result;
     return scan->buffer && !scan->is_descending && !scan->keys_only
-           && (uint32_t)(header->end - remo__tree_run_at(header->run)) <= scan->cap - result->bytes
+           && count_bytes(header) <= scan->cap - result->bytes
            && (scan->limit == 0 || header->run + TREE_TAIL_MAX <= scan->limit - result->entries);
+}
+
+/* Copy `count` adjacent entries of `stride` bytes, each behind its sizes. */
+static inline __attribute__((always_inline)) void spread(char *place, const char *from, uint32_t count,
+                                                         uint32_t stride, const uint16_t sizes[2]) {
+    uint32_t word;
+    memcpy(&word, sizes, sizeof word);
+    for (uint32_t i = 0; i < count; i++) {
+        memcpy(place, &word, sizeof word);
+        memcpy(place + TREE_ENTRY_BYTES, from, stride);
+        place += TREE_ENTRY_BYTES + stride;
+        from += stride;
+    }
+}
+
+/* Copy `count` entries of a compact run to the buffer. Entries of 16 bytes need no call of memcpy. */
+static void use_array(struct tree_scan *scan, const struct tree_header *header, const char *from,
+                      uint32_t count) {
+    struct remo_tree_result *result = &scan->next.result;
+    uint32_t stride = remo__tree_stride(header);
+    const uint16_t sizes[2] = {header->key_bytes, header->value_bytes};
+    char *place = scan->buffer + result->bytes;
+    if (stride == 16)
+        spread(place, from, count, 16, sizes);
+    else
+        spread(place, from, count, stride, sizes);
+    result->entries += count;
+    result->bytes += (size_t)count * (TREE_ENTRY_BYTES + stride);
 }
 
 /* Copy entries of the run, from the walk's place to index `end`, none of which was removed. */
 static bool copy_part(struct tree_scan *scan, struct tree_walk *walk, const struct tree_header *header,
                       uint32_t end) {
     struct remo_tree_result *result = &scan->next.result;
-    uint32_t count = end - walk->index, from = remo__tree_slot(walk->node, walk->index),
-             to = end < walk->run ? remo__tree_slot(walk->node, end) : header->tail;
+    uint32_t count = end - walk->index, from = remo__tree_offset(walk->node, header, walk->index),
+             to = end < walk->run ? remo__tree_offset(walk->node, header, end) : header->tail;
+    const char *entries = (const char *)walk->node + from;
+    walk->index = end;
+    if (remo__tree_is_compact(header)) {
+        use_array(scan, header, entries, count);
+        return true;
+    }
     if (from > to || to > header->tail || to - from > scan->cap - result->bytes)
         return false;
     char *place = scan->buffer + result->bytes;
-    memcpy(place, (const char *)walk->node + from, to - from);
+    memcpy(place, entries, to - from);
     result->entries += count;
     result->bytes += to - from;
-    walk->index = end;
     return are_entries(place, count, to - from);
 }
 
@@ -192,12 +232,17 @@ static int leave_leaf(struct tree_scan *scan, const void *leaf, bool *ret_inside
     return 0;
 }
 
-/* Copy a packed leaf to the caller's buffer at once. */
+/* Copy a packed leaf to the caller's buffer at once: a mixed run without another copy. */
 static int copy_run(struct tree_scan *scan, const struct tree_source *source,
                     const struct tree_header *header) {
     struct remo_tree_result *result = &scan->next.result;
-    uint32_t run_at = remo__tree_run_at(header->run), bytes = header->tail - run_at;
-    char *place = scan->buffer + result->bytes;
+    uint32_t run_at = remo__tree_run_at(header), bytes = header->tail - run_at;
+    char *place = scan->buffer + result->bytes, *run = remo__tree_scan_node(scan, 1) + run_at;
+    if (remo__tree_is_compact(header)) {
+        fetch(source, run_at, run, bytes);
+        use_array(scan, header, run, header->run);
+        return 0;
+    }
     fetch(source, run_at, place, bytes);
     result->entries += header->run;
     result->bytes += bytes;
@@ -215,7 +260,7 @@ int remo__tree_scan_use_leaf(struct tree_scan *scan, const struct tree_source *s
     if (!remo__tree_node_is_valid(image, node_bytes, 0))
         return TREE_WRONG_WAY;
     fences = (uint32_t)header.low_bytes + header.high_bytes;
-    fetch(source, node_bytes - fences, image + node_bytes - fences, fences);
+    fetch(source, sizeof header, image + sizeof header, fences);
     if (!has_cursor(scan, image))
         return TREE_WRONG_WAY;
     rc = leave_leaf(scan, image, &is_inside);
@@ -229,6 +274,7 @@ int remo__tree_scan_use_leaf(struct tree_scan *scan, const struct tree_source *s
     }
     if (is_whole && header.count == header.run && header.end == header.tail && fits(scan, &header))
         return copy_run(scan, source, &header);
-    fetch(source, sizeof header, image + sizeof header, header.end - (uint32_t)sizeof header);
+    uint32_t index_at = remo__tree_index_at(&header); /* the fences that were checked stay */
+    fetch(source, index_at, image + index_at, header.end - index_at);
     return use_entries(scan, image, &header, is_inside, is_whole);
 }

@@ -28,7 +28,11 @@
 #include "channel/remote.h"
 #include "systems/tree/node.h"
 
+#ifdef REMO_SIM_SMALL
+#define TREE_FROZEN_PAUSE_NS (100 * REMO__NS_PER_US) /* fewer steps while the scan's node has failed */
+#else
 #define TREE_FROZEN_PAUSE_NS (20 * REMO__NS_PER_US) /* before a delayed change is tried again */
+#endif
 #define TREE_FREEZE_NS_MAX (100 * REMO__NS_PER_MS)
 #define TREE_ROOT 0u           /* the index of the root */
 #define TREE_CHANGED_RANGES 8u /* of one node in an overlay; with more, the complete node is committed */
@@ -37,7 +41,7 @@
 #ifdef REMO_SIM_SMALL
 #define TREE_DEPTH_MAX 4u /* levels */
 #define TREE_CACHE_SLOTS 2u
-#define TREE_CACHE_WAYS 1u
+#define TREE_CACHE_WAYS 2u
 #define TREE_OVERLAY_MAX 16u
 #define TREE_LOAD_LEAVES 2u
 #define TREE_WINDOW 3u /* nodes in a buffer: the leaves of gets; a scan visits one leaf less in one call */

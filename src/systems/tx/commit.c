@@ -6,7 +6,7 @@
 
 static bool has_changes(const struct remo_tx *tx) {
     for (uint32_t i = 0; i < tx->items_count; i++)
-        if (remo__tx_op_of(&tx->items[i]) != REMO__TX_CHECK)
+        if (remo__tx_op_of(&tx->items[i]) != REMO__TX_CHECK && remo__tx_op_of(&tx->items[i]) != REMO__TX_KEEP)
             return true;
     return false;
 }
@@ -130,6 +130,8 @@ void remo__tx_forget(struct remo_tx *tx) {
 
 int remo__tx_apply(struct remo_tx *tx) {
     uint32_t owner;
+    if (tx->held || tx->lock_error != 0)
+        return remo__tx_commit_held(tx, has_changes(tx));
     if (!has_changes(tx))
         return remo__tx_validate(tx, REMO__TX_ALL_BUT_LAST);
     return has_one_owner(tx, &owner) ? execute(tx, owner) : remo__tx_coordinate(tx);

@@ -18,9 +18,7 @@ static struct remo__tx_commit *try_take(struct remo_tx_space *space) {
     return NULL;
 }
 
-/* Take an entry. While REMO__TX_COMMITS_MAX commits are in progress, this thread serves, so that their calls
- * end. */
-static int take_entry(struct remo_tx_space *space, struct remo__tx_commit **ret_commit) {
+int remo__tx_take_entry(struct remo_tx_space *space, struct remo__tx_commit **ret_commit) {
     uint64_t deadline_ns = 0;
     struct remo__tx_commit *commit;
     while (!(commit = try_take(space))) {
@@ -37,6 +35,7 @@ static int take_entry(struct remo_tx_space *space, struct remo__tx_commit **ret_
     commit->id.sequence++;
     commit->count = 0;
     commit->is_own = false;
+    commit->is_early = false;
     commit->requests_bytes = 0;
     commit->losses_count = 0;
     atomic_store(&commit->unfinished, 1);
@@ -53,21 +52,12 @@ static bool has_participant(const struct remo__tx_commit *commit, uint32_t node)
     return false;
 }
 
-static void add_participant(struct remo__tx_commit *commit, uint32_t node) {
-    struct remo__tx_participant *participant = &commit->participants[commit->count++];
-    participant->node = node;
-    participant->needs_finish = participant->is_informed = false;
-    participant->commit = commit;
-    memset(participant->items, 0, sizeof participant->items);
-    atomic_store(&participant->delivery, REMO__TX_NOTHING_DUE);
-}
-
 static void add_owners(struct remo__tx_commit *commit, const struct remo_tx *tx, bool is_own) {
     for (uint32_t i = 0; i < tx->items_count; i++) {
         uint32_t owner = tx->items[i].owner;
         if (remo__tx_op_of(&tx->items[i]) != REMO__TX_CHECK && (owner == commit->id.coordinator) == is_own
             && !has_participant(commit, owner))
-            add_participant(commit, owner);
+            (void)remo__tx_add_participant(commit, owner);
     }
 }
 
@@ -212,13 +202,9 @@ static int prepare(struct remo_tx *tx, struct remo__tx_commit *commit) {
 /* Let the decider commit. Returns the status of the call. */
 static int call_decider(struct remo__tx_commit *commit, struct remo__tx_participant *decider) {
     struct remo_tx_space *space = commit->space;
-    decider->finish = (struct remo__tx_finish){.id = commit->id, .commits = true};
-    decider->call = (struct remo_rpc_op){.node = decider->node,
-                                         .number = REMO__TX_FINISH,
-                                         .request = &decider->finish,
-                                         .request_bytes = sizeof decider->finish,
-                                         .timeout_ns = space->node->op_timeout_ns,
-                                         .waits = true};
+    remo__tx_set_outcome_call(decider, true);
+    decider->call.timeout_ns = space->node->op_timeout_ns;
+    decider->call.waits = true;
     int status = remo_rpc_start(space->rpc, &decider->call);
     if (status == 0)
         status = remo_rpc_wait(&decider->call);
@@ -266,9 +252,9 @@ static int commit_without(struct remo__tx_commit *commit, struct remo__tx_partic
         decider->node, remo_channel_name(commit->space->channel));
 }
 
-/* All participants have prepared, and the transaction is valid. Only this node, while it is up, or the
- * decider can decide. So once the decider was asked, the transaction is committed even if it has failed. */
-static int decide(struct remo__tx_commit *commit) {
+/* Only this node, while it is up, or the decider can decide. So once the decider was asked, the transaction
+ * is committed even if it has failed. */
+int remo__tx_decide(struct remo__tx_commit *commit) {
     struct remo__tx_participant *decider = &commit->participants[commit->is_own];
     const char *name = remo_channel_name(commit->space->channel);
     if (commit->count == commit->is_own) {
@@ -299,7 +285,7 @@ static int run(struct remo_tx *tx, struct remo__tx_commit *commit) {
     if (rc == 0)
         rc = remo__tx_validate(tx, REMO__TX_READ_ONLY);
     if (rc == 0)
-        return decide(commit);
+        return remo__tx_decide(commit);
     remo__tx_finish_all(commit, false, NULL);
     return rc;
 }
@@ -338,10 +324,11 @@ int remo__tx_await_outcome(struct remo_tx *tx, uint64_t deadline_ns) {
 
 int remo__tx_coordinate(struct remo_tx *tx) {
     struct remo__tx_commit *commit = NULL;
-    int rc = take_entry(tx->space, &commit);
-    if (rc != 0)
-        return rc;
-    rc = run(tx, commit);
+    int rc = remo__tx_take_entry(tx->space, &commit);
+    return rc != 0 ? rc : remo__tx_end_commit(tx, commit, run(tx, commit));
+}
+
+int remo__tx_end_commit(struct remo_tx *tx, struct remo__tx_commit *commit, int rc) {
     tx->fate = find_fate(commit);
     tx->pending = commit;
     if (tx->fate != REMO_TX_PENDING)

@@ -12,6 +12,28 @@ void remo__tx_drop(struct remo__tx_commit *commit) {
         atomic_store(&commit->phase, REMO__TX_FREE);
 }
 
+struct remo__tx_participant *remo__tx_add_participant(struct remo__tx_commit *commit, uint32_t node) {
+    struct remo__tx_participant *participant = &commit->participants[commit->count++];
+    participant->node = node;
+    participant->needs_finish = participant->is_informed = false;
+    participant->commit = commit;
+    memset(participant->items, 0, sizeof participant->items);
+    atomic_store(&participant->delivery, REMO__TX_NOTHING_DUE);
+    return participant;
+}
+
+void remo__tx_set_outcome_call(struct remo__tx_participant *participant, bool commits) {
+    struct remo__tx_commit *commit = participant->commit;
+    bool has_changes = commits && commit->is_early; /* PREPARE had them otherwise */
+    participant->finish = (struct remo__tx_finish){.id = commit->id, .commits = commits};
+    participant->call = (struct remo_rpc_op){
+        .node = participant->node,
+        .number = has_changes ? REMO__TX_COMMIT : REMO__TX_FINISH,
+        .request =
+            has_changes ? (const void *)(commit->requests + participant->request_at) : &participant->finish,
+        .request_bytes = has_changes ? participant->request_bytes : sizeof participant->finish};
+}
+
 /* Return whether this thread is to make the call. */
 static bool begin_delivery(_Atomic uint32_t *delivery) {
     uint32_t expected = REMO__TX_DUE;
@@ -137,13 +159,9 @@ static void send_finish(struct remo__tx_participant *participant) {
     if (!begin_delivery(&participant->delivery)) /* a thread may use the entry for the next commit */
         return;
     struct remo__tx_commit *commit = participant->commit;
-    participant->finish = (struct remo__tx_finish){.id = commit->id, .commits = commit->commits};
-    participant->call = (struct remo_rpc_op){.node = participant->node,
-                                             .number = REMO__TX_FINISH,
-                                             .request = &participant->finish,
-                                             .request_bytes = sizeof participant->finish,
-                                             .done = on_finished,
-                                             .ctx = participant};
+    remo__tx_set_outcome_call(participant, commit->commits);
+    participant->call.done = on_finished;
+    participant->call.ctx = participant;
     start_call(commit, &participant->call);
 }
 
@@ -159,13 +177,23 @@ static void begin_finish(struct remo__tx_commit *commit) {
     }
 }
 
+/* Apply the outcome to this node's part. */
+static void finish_here(struct remo__tx_commit *commit) {
+    const struct remo__tx_participant *own = &commit->participants[0];
+    const struct remo__tx_finish finish = {.id = commit->id, .commits = commit->commits};
+    if (commit->is_early && commit->commits)
+        (void)remo__tx_execute_commit(commit->space, own->node, commit->requests + own->request_at,
+                                      own->request_bytes);
+    else
+        (void)remo__tx_finish(commit->space, own->node, &finish);
+}
+
 /* The caller is counted in `unfinished`. */
 static void send_all(struct remo__tx_commit *commit) {
-    const struct remo__tx_finish finish = {.id = commit->id, .commits = commit->commits};
     for (uint32_t i = commit->is_own; i < commit->count; i++)
         send_finish(&commit->participants[i]);
     if (commit->is_own && commit->participants[0].needs_finish)
-        (void)remo__tx_finish(commit->space, commit->id.coordinator, &finish);
+        finish_here(commit);
 }
 
 /* ---- CONFIRM ---- */
@@ -262,7 +290,7 @@ bool remo__tx_continue_all(struct remo_tx_space *space) {
         if (atomic_load(&commit->phase) < REMO__TX_DECIDING)
             continue;
         is_left = true;
-        for (uint32_t i = 0; i < REMO_TX_ITEMS_MAX; i++)
+        for (uint32_t i = 0; i < REMO__TX_PARTICIPANTS_MAX; i++)
             send_finish(&commit->participants[i]);
         send_confirm(commit);
     }

@@ -33,10 +33,11 @@ enum remo__tx_delivery { REMO__TX_NOTHING_DUE, REMO__TX_DUE, REMO__TX_IN_FLIGHT 
 struct remo__tx_participant {
     struct remo__tx_commit *commit;
     uint32_t node;
-    bool needs_finish; /* it may have prepared */
+    bool needs_finish; /* it may have prepared, or has locked items */
     bool is_informed;  /* it has executed FINISH, or the coordinator has lost it */
     _Atomic uint32_t delivery;
-    size_t request_at, request_bytes;
+    size_t request_at, request_bytes; /* the PREPARE, or the COMMIT */
+    uint32_t losses;                  /* of the node, before its first LOCK */
     uint32_t count;                   /* of numbers of deletes in its reply */
     uint8_t items[REMO_TX_ITEMS_MAX]; /* the transaction's item for each item of the request */
     uint64_t reply[REMO_TX_ITEMS_MAX];
@@ -53,23 +54,32 @@ struct remo__tx_confirmation {
     struct remo_rpc_op call;
 };
 
-/* A commit. This node comes first among the participants if it is one, then the decider. */
+#define REMO__TX_PARTICIPANTS_MAX (REMO_TX_ITEMS_MAX + 1) /* with early locks: this node, and all owners */
+
+/* A commit. This node comes first among the participants if it is one, then the decider. With early locks
+ * this node is always there, and needs_finish is set if it owns locked items. */
 struct remo__tx_commit {
     struct remo_tx_space *space;
     struct remo__tx_id id;
     _Atomic uint32_t phase;
     _Atomic uint32_t unfinished; /* calls of FINISH, confirmation, and 1 while the thread uses the entry */
     bool is_own;                 /* participants[0] is this node */
+    bool is_early;               /* the items were locked before the commit */
     uint32_t count;
     pthread_mutex_t mutex;
     bool commits;
     uint32_t losses_count; /* participants that were lost, and were to commit */
-    uint32_t losses[REMO_TX_ITEMS_MAX];
+    uint32_t losses[REMO__TX_PARTICIPANTS_MAX];
     struct remo__tx_confirmation confirmation;
     size_t requests_bytes;
     char requests[REMO__TX_REQUESTS_BYTES_MAX];
-    struct remo__tx_participant participants[REMO_TX_ITEMS_MAX];
+    struct remo__tx_participant participants[REMO__TX_PARTICIPANTS_MAX];
 };
+
+/* Add a participant that has not prepared. */
+struct remo__tx_participant *remo__tx_add_participant(struct remo__tx_commit *commit, uint32_t node);
+/* Set the call of a participant to the message of the outcome, without a timeout and `done`. */
+void remo__tx_set_outcome_call(struct remo__tx_participant *participant, bool commits);
 
 /* The outcome is decided: apply it at all participants that may have prepared and are not informed.
  * `lost`: the decider, if it was lost during the decision; or NULL. */

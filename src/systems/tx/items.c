@@ -105,14 +105,17 @@ static int keep_result(struct remo_tx *tx, struct remo__tx_item *item, int rc, c
     return 0;
 }
 
-/* Look an item up for the first time, and keep its value. */
+/* Look an item up for the first time, and keep its value. A transaction that may hold locks waits for
+ * none. */
 static int look_up_prefetched(struct remo_tx *tx, struct remo__tx_item *item, uint64_t prefetched) {
     char value[REMO_ITEM_BYTES_MAX];
     size_t bytes = 0;
     enum remo_lookup_way way;
     struct remo__evidence evidence = {0};
     int rc = remo__structure_find(tx->space->structures[item->structure], item->owner, &item->key, prefetched,
-                                  value, sizeof value, &bytes, &way, &evidence);
+                                  value, sizeof value, &bytes, !tx->space->is_early, &way, &evidence);
+    if (rc == -EBUSY)
+        return tx->lock_error = remo__tx_conflict(tx, (uint32_t)(item - tx->items), REMO_TX_LOCKED);
     rc = keep_result(tx, item, rc, value, bytes, evidence);
     if (rc == 0)
         tx->last = (uint32_t)(item - tx->items);
@@ -126,9 +129,34 @@ static int look_up(struct remo_tx *tx, struct remo__tx_item *item) {
     return look_up_prefetched(tx, item, prefetched);
 }
 
+/* Lock an item early, and keep its value unless it was looked up before: then it is the same. If there is no
+ * room for the value, the item is locked without evidence: the transaction can only abort. */
+static int lock(struct remo_tx *tx, struct remo__tx_item *item) {
+    char value[REMO_ITEM_BYTES_MAX];
+    size_t bytes = 0;
+    struct remo__evidence evidence = {0};
+    int rc = remo__tx_lock(tx, item, value, sizeof value, &bytes, &evidence);
+    if (rc != 0 && rc != -ENOENT)
+        return rc;
+    if (item->evidence.proof == REMO__PROOF_NONE)
+        return tx->lock_error = keep_result(tx, item, rc, value, bytes, evidence);
+    item->evidence = evidence;
+    return 0;
+}
+
 /* Return whether a read of the item needs a lookup. */
 static bool needs_lookup(const struct remo__tx_item *item) {
     return item->evidence.proof == REMO__PROOF_NONE && !item->is_changed;
+}
+
+/* Find the item of a key that the transaction will change, and lock it early if the space does so. Otherwise
+ * look it up unless the transaction has read or changed it. */
+static int find_for_update(struct remo_tx *tx, struct remo_structure *structure, const void *key,
+                           size_t key_bytes, struct remo__tx_item **ret_item) {
+    int rc = find_item(tx, structure, key, key_bytes, ret_item);
+    if (rc == 0 && tx->space->is_early)
+        return (*ret_item)->is_held && tx->lock_error == 0 ? 0 : lock(tx, *ret_item);
+    return rc == 0 && needs_lookup(*ret_item) ? look_up(tx, *ret_item) : rc;
 }
 
 /* Find the item of a key, and look it up unless the transaction has read or changed it. */
@@ -194,7 +222,7 @@ static void choose_items(struct remo_tx *tx, struct together *together, const ui
             continue;
         }
         if (tx->space->node->mapped && place.offset != prefetched[i]) {
-            remo__region_prefetch(structure->share, item->owner, place.offset, place.bytes);
+            remo__region_prefetch_read(structure->share, item->owner, place.offset, place.bytes);
             together->has_misses = true;
         }
         together->reads[together->count].item = item;
@@ -297,6 +325,15 @@ int remo_tx_read(struct remo_tx *tx, struct remo_structure *structure, const voi
     return rc != 0 ? rc : return_value(tx, item, value, cap, ret_value_bytes);
 }
 
+int remo_tx_read_for_update(struct remo_tx *tx, struct remo_structure *structure, const void *key,
+                            size_t key_bytes, void *value, size_t cap, size_t *ret_value_bytes) {
+    struct remo__tx_item *item;
+    int rc = check_room(value, cap);
+    if (rc == 0)
+        rc = find_for_update(tx, structure, key, key_bytes, &item);
+    return rc != 0 ? rc : return_value(tx, item, value, cap, ret_value_bytes);
+}
+
 /* Find the items of all keys, or add them. After an error none is added. */
 static int find_items(struct remo_tx *tx, const struct remo_tx_lookup *lookups, uint32_t count,
                       struct remo__tx_item **ret_items) {
@@ -365,7 +402,7 @@ static int set_value(struct remo_tx *tx, struct remo__tx_item *item, const void 
 int remo_tx_insert(struct remo_tx *tx, struct remo_structure *structure, const void *key, size_t key_bytes,
                    const void *value, size_t value_bytes) {
     struct remo__tx_item *item;
-    int rc = look_up_once(tx, structure, key, key_bytes, &item);
+    int rc = find_for_update(tx, structure, key, key_bytes, &item);
     if (rc == 0 && item->is_present)
         return remo__fail_static(-EEXIST, "the key is present");
     return rc != 0 ? rc : set_value(tx, item, value, value_bytes);
@@ -374,7 +411,7 @@ int remo_tx_insert(struct remo_tx *tx, struct remo_structure *structure, const v
 int remo_tx_update(struct remo_tx *tx, struct remo_structure *structure, const void *key, size_t key_bytes,
                    const void *value, size_t value_bytes) {
     struct remo__tx_item *item;
-    int rc = look_up_once(tx, structure, key, key_bytes, &item);
+    int rc = find_for_update(tx, structure, key, key_bytes, &item);
     if (rc == 0 && !item->is_present)
         return remo__fail_static(-ENOENT, "the key is absent");
     return rc != 0 ? rc : set_value(tx, item, value, value_bytes);
@@ -383,13 +420,16 @@ int remo_tx_update(struct remo_tx *tx, struct remo_structure *structure, const v
 int remo_tx_put(struct remo_tx *tx, struct remo_structure *structure, const void *key, size_t key_bytes,
                 const void *value, size_t value_bytes) {
     struct remo__tx_item *item;
-    int rc = find_item(tx, structure, key, key_bytes, &item);
+    int rc = remo__tx_check_active(tx);
+    if (rc == 0)
+        rc = tx->space->is_early ? find_for_update(tx, structure, key, key_bytes, &item)
+                                 : find_item(tx, structure, key, key_bytes, &item);
     return rc != 0 ? rc : set_value(tx, item, value, value_bytes);
 }
 
 int remo_tx_delete(struct remo_tx *tx, struct remo_structure *structure, const void *key, size_t key_bytes) {
     struct remo__tx_item *item;
-    int rc = look_up_once(tx, structure, key, key_bytes, &item);
+    int rc = find_for_update(tx, structure, key, key_bytes, &item);
     if (rc == 0 && item->evidence.proof == REMO__PROOF_NONE)
         rc = look_up(tx, item); /* after a put: the request depends on whether the key was present */
     if (rc != 0)

@@ -151,8 +151,9 @@ static enum remo__item_answer insert(struct remo_structure *structure, const str
     return answer;
 }
 
-static enum remo__item_answer look_up(const struct remo_structure *structure,
-                                      const struct remo_structure_key *key, struct remo__owner_found *found) {
+enum remo__item_answer remo__owner_read(const struct remo_structure *structure,
+                                        const struct remo_structure_key *key,
+                                        struct remo__owner_found *found) {
     const char *at = remo__own_at(structure, found->item.offset);
     found->item.head = remo__load(at);
     return copy_value(structure, key, at, found) ? REMO__ANSWER_DONE : REMO__ANSWER_MALFORMED;
@@ -175,7 +176,7 @@ static enum remo__item_answer execute(struct remo_structure *structure, enum rem
     if (!is_present)
         return REMO__ANSWER_ABSENT;
     if (op == REMO__ITEM_LOOKUP)
-        return look_up(structure, key, found);
+        return remo__owner_read(structure, key, found);
     if (op == REMO__ITEM_DELETE)
         remo__owner_delete(structure, key, offset);
     else

@@ -6,17 +6,16 @@
 
 /* ---- requests ---- */
 
+/* A held item is locked or reserved for the transaction. */
 static enum remo__tx_condition condition_of(const struct remo__tx_item *item) {
-    if (item->evidence.proof == REMO__PROOF_HEAD)
+    if (item->evidence.proof == REMO__PROOF_HEAD || item->is_held)
         return REMO__TX_SAME;
     return remo__tx_is_absence(item) ? REMO__TX_ABSENT : REMO__TX_ALWAYS;
 }
 
-/* Append an item to a request. Returns false if it has no room. */
-static bool append(const struct remo_tx *tx, const struct remo__tx_item *item, char *request, size_t capacity,
-                   size_t *bytes) {
-    enum remo__tx_op op = remo__tx_op_of(item);
-    bool has_value = op != REMO__TX_CHECK && op != REMO__TX_DELETE;
+bool remo__tx_append(const struct remo_tx *tx, const struct remo__tx_item *item, enum remo__tx_op op,
+                     char *request, size_t capacity, size_t *bytes) {
+    bool has_value = op != REMO__TX_CHECK && op != REMO__TX_DELETE && op != REMO__TX_KEEP;
     struct remo__tx_item_request header = {.op = (uint8_t)op,
                                            .condition = (uint8_t)condition_of(item),
                                            .structure = (uint8_t)item->structure,
@@ -38,11 +37,20 @@ static bool append(const struct remo_tx *tx, const struct remo__tx_item *item, c
     return true;
 }
 
+/* The value of a new key is stored in the item that was reserved for it. */
+static enum remo__tx_op op_of(const struct remo__tx_item *item) {
+    enum remo__tx_op op = remo__tx_op_of(item);
+    return item->is_held && op == REMO__TX_INSERT ? REMO__TX_UPDATE : op;
+}
+
 /* Return whether the owner must know the item. If several owners have items that change, the coordinator
  * validates items that were present, after all owners have prepared. */
-static bool belongs(const struct remo__tx_item *item, uint32_t owner, bool is_single) {
+static bool belongs(const struct remo_tx *tx, const struct remo__tx_item *item, uint32_t owner,
+                    bool is_single) {
     if (item->owner != owner || !remo__tx_is_used(item))
         return false;
+    if (tx->held)
+        return item->is_held;
     return is_single || item->evidence.proof != REMO__PROOF_HEAD || remo__tx_op_of(item) != REMO__TX_CHECK;
 }
 
@@ -53,9 +61,9 @@ int remo__tx_request(const struct remo_tx *tx, uint32_t owner, bool is_single, c
     bool has_room = sizeof header <= capacity - at;
     *bytes += has_room ? sizeof header : 0;
     for (uint32_t i = 0; i < tx->items_count && has_room; i++) {
-        if (!belongs(&tx->items[i], owner, is_single))
+        if (!belongs(tx, &tx->items[i], owner, is_single))
             continue;
-        has_room = append(tx, &tx->items[i], request, capacity, bytes);
+        has_room = remo__tx_append(tx, &tx->items[i], op_of(&tx->items[i]), request, capacity, bytes);
         ret_items[header.items++] = (uint8_t)i;
     }
     if (!has_room)

@@ -30,7 +30,7 @@ static bool are_cut_off(const struct remo_tx_space *space, const uint16_t *owner
 static enum remo__tx_outcome answer_prepared(struct remo__tx_record *record, uint32_t asker,
                                              bool is_decisive) {
     const struct remo_tx_space *space = record->space;
-    uint16_t owners[REMO_TX_ITEMS_MAX];
+    uint16_t owners[REMO_NODES_MAX];
     uint32_t count = remo__tx_record_owners(record, owners);
     if (is_decisive) {
         if (place_of(owners, count, space->node->rank) != 0)
@@ -45,13 +45,23 @@ static enum remo__tx_outcome answer_prepared(struct remo__tx_record *record, uin
     return is_last && !may_learn ? REMO__TX_UNKNOWN : REMO__TX_PENDING;
 }
 
+/* The record is COMMITTED. An owner that has only locked items does not have its changes. */
+static uint32_t copy_message(const struct remo__tx_record *record, char *ret_message) {
+    if (record->is_early)
+        memcpy(ret_message, record->message, record->message_bytes);
+    return record->is_early ? record->message_bytes : 0;
+}
+
 enum remo__tx_outcome remo__tx_answer_question(struct remo_tx_space *space, uint32_t asker,
-                                               const struct remo__tx_question *question) {
+                                               const struct remo__tx_question *question, char *ret_message,
+                                               uint32_t *ret_bytes) {
     const struct remo__tx_id *id = &question->id;
+    *ret_bytes = 0;
     if (id->coordinator >= space->node->size || id->number >= REMO__TX_COMMITS_MAX)
         return REMO__TX_PENDING;
     struct remo__tx_peer *peer = &space->peers[id->coordinator];
-    enum remo__tx_outcome outcome = REMO__TX_ABORTED;
+    /* Perhaps this node is no owner; but if it precedes the asking owner, it has aborted. */
+    enum remo__tx_outcome outcome = question->is_for_all ? REMO__TX_UNKNOWN : REMO__TX_ABORTED;
     pthread_mutex_lock(&peer->mutex);
     struct remo__tx_record *record = &peer->records[id->number];
     bool is_this = record->id.sequence == id->sequence;
@@ -61,19 +71,29 @@ enum remo__tx_outcome remo__tx_answer_question(struct remo_tx_space *space, uint
         outcome = REMO__TX_PENDING; /* the coordinator may still prepare it here, or send the outcome */
     else if (is_this && record->state == REMO__TX_RECORD_PREPARED)
         outcome = answer_prepared(record, asker, question->is_decisive);
+    if (outcome == REMO__TX_COMMITTED)
+        *ret_bytes = copy_message(record, ret_message);
     pthread_mutex_unlock(&peer->mutex);
     return outcome;
 }
 
 int remo__tx_handle_resolve(void *ctx, const struct remo_rpc_request *request) {
     struct remo__tx_question question;
+    char message[REMO_RPC_BYTES_MAX];
+    uint32_t bytes;
     if (request->bytes != sizeof question)
         return REMO__TX_PENDING;
     memcpy(&question, request->data, sizeof question);
-    return remo__tx_answer_question(ctx, request->node, &question);
+    enum remo__tx_outcome outcome = remo__tx_answer_question(ctx, request->node, &question, message, &bytes);
+    return bytes > 0 ? remo_rpc_reply(request, outcome, message, bytes) : (int)outcome;
 }
 
 /* ---- questions ---- */
+
+/* Early locks: a node that has not opened the space has no part in the transaction. */
+static bool is_in_space(const struct remo__tx_record *record, uint32_t node) {
+    return !record->is_early || atomic_load(&record->space->peers[node].was_connected);
+}
 
 /* Return the index of the next owner to ask, or `count` if the outcome is known: the transaction is aborted.
  * An owner asks the first of the owners before it that is up. If there is none, the decider asks no owner,
@@ -86,7 +106,7 @@ static uint32_t next_to_ask(const struct remo__tx_record *record, const uint16_t
     if (own == 0)
         return count;
     for (uint32_t i = remo__max(own + 1, record->asks_from); i < count; i++)
-        if (!remo__tx_has_lost(record->space, owners[i]))
+        if (!remo__tx_has_lost(record->space, owners[i]) && is_in_space(record, owners[i]))
             return i;
     return count;
 }
@@ -101,15 +121,29 @@ static uint32_t next_to_settle(const struct remo__tx_record *record, const uint1
     return i;
 }
 
+/* The asked owner has the outcome. With early locks its answer has the changes. */
+static void take_outcome(struct remo__tx_record *record, bool commits) {
+    struct remo_tx_space *space = record->space;
+    bool needs_changes = commits && record->is_early;
+    if (needs_changes
+        && remo__tx_record_commit(record, record->outcome, record->call.reply_bytes) == REMO__TX_ANSWER_DONE)
+        return;
+    if (needs_changes)
+        remo__log(&space->node->log, REMO_LOG_WARNING,
+                  "node %u has lost the changes of a transaction of %s: its memory is damaged", record->asked,
+                  remo_channel_name(space->channel));
+    remo__tx_record_end(record, commits && !needs_changes);
+}
+
 /* Take the answer of the asked owner. The mutex is held. */
 static void take_answer(struct remo__tx_record *record, int status) {
-    uint16_t owners[REMO_TX_ITEMS_MAX];
+    uint16_t owners[REMO_NODES_MAX];
     uint32_t count = remo__tx_record_owners(record, owners), place = place_of(owners, count, record->asked);
     bool has_outcome = status == REMO__TX_COMMITTED || status == REMO__TX_ABORTED;
     if (has_outcome && record->is_unsettled)
         record->asks_from = place + 1;
     else if (has_outcome)
-        remo__tx_record_end(record, status == REMO__TX_COMMITTED);
+        take_outcome(record, status == REMO__TX_COMMITTED);
     else if (!record->is_unsettled && status == REMO__TX_UNKNOWN && !record->question.is_decisive)
         record->asks_from = place + 1;
     else
@@ -137,7 +171,7 @@ static void settle(struct remo__tx_record *record) {
 
 /* Decide what to do for a record; the mutex is held. Returns whether to start its call. */
 static bool advance(struct remo__tx_record *record) {
-    uint16_t owners[REMO_TX_ITEMS_MAX];
+    uint16_t owners[REMO_NODES_MAX];
     bool is_prepared = record->state == REMO__TX_RECORD_PREPARED;
     if ((!is_prepared && !record->is_unsettled) || record->is_asking || remo__now_ns() < record->asks_at_ns)
         return false;
@@ -152,7 +186,10 @@ static bool advance(struct remo__tx_record *record) {
         return false;
     record->is_asking = true;
     record->asked = owners[next];
-    record->question = (struct remo__tx_question){.id = record->id, .is_decisive = is_prepared && next < own};
+    record->question =
+        (struct remo__tx_question){.id = record->id,
+                                   .is_decisive = is_prepared && next < own,
+                                   .is_for_all = is_prepared && next > own && record->is_early};
     return true;
 }
 
@@ -162,6 +199,8 @@ static void ask(struct remo__tx_record *record, struct remo__tx_peer *peer) {
                                         .number = REMO__TX_RESOLVE,
                                         .request = &record->question,
                                         .request_bytes = sizeof record->question,
+                                        .reply = record->outcome,
+                                        .reply_cap = sizeof record->outcome,
                                         .timeout_ns = REMO_FOREVER,
                                         .done = on_answer,
                                         .ctx = record};

@@ -160,7 +160,8 @@ enum remo__tx_answer remo__tx_steps_check(struct remo__tx_steps *steps,
 
 static bool is_insert(const struct remo__tx_step *step) {
     return step->op == REMO__TX_INSERT
-           || (step->op == REMO__TX_PUT && step->offset == REMO_STRUCTURE_NOWHERE);
+           || ((step->op == REMO__TX_PUT || step->op == REMO__TX_KEEP)
+               && step->offset == REMO_STRUCTURE_NOWHERE);
 }
 
 /* Reserve the items of new keys. A failure frees those that were reserved. */
@@ -192,6 +193,14 @@ enum remo__tx_answer remo__tx_steps_hold(struct remo__tx_steps *steps, bool lock
     return answer;
 }
 
+/* Unlock the item, or release it if it is reserved. */
+static void let_go(const struct remo__tx_step *step) {
+    if (remo__item_is_valid(remo__load(remo__own_at(step->structure, step->offset))))
+        remo__owner_unlock(step->structure, step->offset);
+    else
+        remo__owner_release(step->structure, &step->key, step->offset);
+}
+
 static void notice_change(struct remo__tx_steps *steps, const struct remo__tx_step *step) {
     steps->is_watched = true;
     remo__key_watch_change(step->structure, step->group, step->key.hash);
@@ -207,6 +216,7 @@ void remo__tx_steps_apply(struct remo__tx_steps *steps) {
             remo__owner_replace(step->structure, &step->key, step->offset, step->value, step->value_bytes);
             break;
         case REMO__TX_DELETE: remo__owner_delete(step->structure, &step->key, step->offset); break;
+        case REMO__TX_KEEP: let_go(step); continue;
         default: continue;
         }
         if (remo__unlikely(step->group->watches != NULL))
@@ -215,13 +225,9 @@ void remo__tx_steps_apply(struct remo__tx_steps *steps) {
 }
 
 static void undo(const struct remo__tx_steps *steps) {
-    for (uint32_t i = 0; i < steps->count; i++) {
-        const struct remo__tx_step *step = &steps->step[i];
-        if (step->op == REMO__TX_INSERT)
-            remo__owner_release(step->structure, &step->key, step->offset);
-        else if (step->op != REMO__TX_CHECK)
-            remo__owner_unlock(step->structure, step->offset);
-    }
+    for (uint32_t i = 0; i < steps->count; i++)
+        if (steps->step[i].op != REMO__TX_CHECK)
+            let_go(&steps->step[i]);
 }
 
 /* Find the items again: the structure may have moved them. A reserved item still belongs to an insert, a
@@ -234,9 +240,21 @@ static void find_held(struct remo__tx_steps *steps) {
         if (!remo__owner_search(step->structure, &step->key, &step->offset)
             || step->offset == REMO_STRUCTURE_NOWHERE)
             step->op = REMO__TX_CHECK; /* the memory is damaged */
-        else if (!remo__item_is_valid(remo__load(remo__own_at(step->structure, step->offset))))
+        else if (step->op == REMO__TX_PUT
+                 && !remo__item_is_valid(remo__load(remo__own_at(step->structure, step->offset))))
             step->op = REMO__TX_INSERT;
     }
+}
+
+bool remo__tx_steps_are_held(struct remo__tx_steps *steps) {
+    for (uint32_t i = 0; i < steps->count; i++) {
+        struct remo__tx_step *step = &steps->step[i];
+        if (step->op == REMO__TX_CHECK || !remo__owner_search(step->structure, &step->key, &step->offset)
+            || step->offset == REMO_STRUCTURE_NOWHERE
+            || !(remo__load(remo__own_at(step->structure, step->offset)) & REMO__ITEM_LOCKED))
+            return false;
+    }
+    return true;
 }
 
 void remo__tx_steps_finish(struct remo__tx_steps *steps, bool applies) {

@@ -41,6 +41,8 @@ enum remo__tx_answer remo__tx_steps_check(struct remo__tx_steps *steps,
 enum remo__tx_answer remo__tx_steps_hold(struct remo__tx_steps *steps, bool locks);
 /* Apply the changes; this also unlocks the items. */
 void remo__tx_steps_apply(struct remo__tx_steps *steps);
+/* Return whether all items are locked or reserved, by any transaction. */
+bool remo__tx_steps_are_held(struct remo__tx_steps *steps);
 /* After remo__tx_steps_hold in an earlier call: search for all items, and apply the changes, or undo the
  * reservations and locks. */
 void remo__tx_steps_finish(struct remo__tx_steps *steps, bool applies);

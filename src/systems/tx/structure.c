@@ -351,7 +351,7 @@ uint64_t remo__lookup_prefetch(const struct remo_structure *structure, uint32_t 
         return structure->prefetch(structure->ctx, key, owner);
     if (owner == structure->rank || !find_place(structure, owner, key, &place))
         return REMO_STRUCTURE_NOWHERE;
-    remo__region_prefetch(structure->share, owner, place.offset, place.bytes);
+    remo__region_prefetch_read(structure->share, owner, place.offset, place.bytes);
     return place.offset;
 }
 
@@ -376,7 +376,7 @@ int remo__lookup_read(const struct remo_structure *structure, uint32_t owner,
 static int read_place(const struct remo_structure *structure, uint32_t owner,
                       const struct remo_structure_place *place, bool is_prefetched, void *data) {
     if (!is_prefetched && remo__lookup_yields(structure->node)) {
-        remo__region_prefetch(structure->share, owner, place->offset, place->bytes);
+        remo__region_prefetch_read(structure->share, owner, place->offset, place->bytes);
         remo_task_yield();
     }
     return remo__lookup_read(structure, owner, place, data, NULL);
@@ -465,7 +465,7 @@ static int lookup_local(struct remo_structure *structure, const struct remo_stru
 
 int remo__structure_find(struct remo_structure *structure, uint32_t owner,
                          const struct remo_structure_key *key, uint64_t prefetched, void *value, size_t cap,
-                         size_t *ret_value_bytes, enum remo_lookup_way *ret_way,
+                         size_t *ret_value_bytes, bool waits, enum remo_lookup_way *ret_way,
                          struct remo__evidence *ret_evidence) {
     struct remo__evidence unused;
     struct remo__evidence *evidence = ret_evidence ? ret_evidence : &unused;
@@ -474,10 +474,10 @@ int remo__structure_find(struct remo_structure *structure, uint32_t owner,
     int rc = is_local ? lookup_local(structure, key, value, cap, ret_value_bytes, evidence)
                       : lookup_by_reads(structure, owner, key, prefetched, value, cap, ret_value_bytes,
                                         ret_evidence != NULL, evidence);
-    if (rc != 1 && rc != -EBUSY)
+    if (rc != 1 && (rc != -EBUSY || !waits))
         return rc;
     *ret_way = REMO_LOOKUP_WAY_CALL;
-    return lookup_by_call(structure, owner, key, value, cap, ret_value_bytes, true, evidence);
+    return lookup_by_call(structure, owner, key, value, cap, ret_value_bytes, waits, evidence);
 }
 
 int remo__structure_find_by_owner(struct remo_structure *structure, uint32_t owner,
@@ -500,7 +500,8 @@ int remo_structure_lookup(struct remo_structure *structure, const void *key, siz
     enum remo_lookup_way way;
     uint64_t prefetched = remo__lookup_prepare(structure, owner, &wanted);
     remo__structure_serve_now(structure);
-    rc = remo__structure_find(structure, owner, &wanted, prefetched, value, cap, ret_value_bytes, &way, NULL);
+    rc = remo__structure_find(structure, owner, &wanted, prefetched, value, cap, ret_value_bytes, true, &way,
+                              NULL);
     if (ret_way)
         *ret_way = way;
     return rc;

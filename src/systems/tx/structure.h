@@ -182,6 +182,11 @@ struct remo__structure_group *remo__owner_group(struct remo_structure *structure
  * false if the type returned a wrong offset. */
 bool remo__owner_search(struct remo_structure *structure, const struct remo_structure_key *key,
                         uint64_t *ret_offset);
+/* Find the head and the value of the item at found->item.offset, which has the key. Returns DONE or
+ * MALFORMED. */
+enum remo__item_answer remo__owner_read(const struct remo_structure *structure,
+                                        const struct remo_structure_key *key,
+                                        struct remo__owner_found *found);
 /* Lock a valid item, or unlock it. Reads still find the value of a locked item. */
 void remo__owner_lock(struct remo_structure *structure, uint64_t offset);
 void remo__owner_unlock(struct remo_structure *structure, uint64_t offset);
@@ -194,7 +199,8 @@ enum remo__item_answer remo__owner_reserve(struct remo_structure *structure,
 void remo__owner_complete(struct remo_structure *structure, uint64_t offset);
 void remo__owner_release(struct remo_structure *structure, const struct remo_structure_key *key,
                          uint64_t offset);
-/* Replace the value of an item, or delete it; in both cases unlock it. */
+/* Replace the value of an item, or delete it; in both cases unlock it. A reserved item gets its value, and
+ * becomes valid. */
 void remo__owner_replace(struct remo_structure *structure, const struct remo_structure_key *key,
                          uint64_t offset, const void *value, size_t value_bytes);
 void remo__owner_delete(struct remo_structure *structure, const struct remo_structure_key *key,
@@ -226,11 +232,12 @@ uint64_t remo__lookup_prefetch(const struct remo_structure *structure, uint32_t 
 uint64_t remo__lookup_prepare(const struct remo_structure *structure, uint32_t owner,
                               const struct remo_structure_key *key);
 /* Look a key up, as remo_structure_lookup, but do not serve first. `prefetched` is the result of
- * remo__lookup_prepare, or REMO_STRUCTURE_NOWHERE. *ret_evidence (may be NULL) is set if the result is 0,
- * -ENOENT, or -EMSGSIZE. */
+ * remo__lookup_prepare, or REMO_STRUCTURE_NOWHERE. If the owner finds its item locked or reserved: wait if
+ * `waits`, otherwise return -EBUSY. *ret_evidence (may be NULL) is set if the result is 0, -ENOENT, or
+ * -EMSGSIZE. */
 int remo__structure_find(struct remo_structure *structure, uint32_t owner,
                          const struct remo_structure_key *key, uint64_t prefetched, void *value, size_t cap,
-                         size_t *ret_value_bytes, enum remo_lookup_way *ret_way,
+                         size_t *ret_value_bytes, bool waits, enum remo_lookup_way *ret_way,
                          struct remo__evidence *ret_evidence);
 /* The parts of a lookup by one read, for several lookups at the same time. Return false if there is no place
  * to read. */

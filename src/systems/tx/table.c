@@ -174,7 +174,7 @@ static uint64_t prefetch(void *ctx, const struct remo_structure_key *key, uint32
                           : find_first(table, key);
     __builtin_prefetch((const void *)places_of(table, key));
     if (remo__structure_contains(structure, owner, bucket, table->read_bytes))
-        remo__region_prefetch(structure->share, owner, bucket, table->read_bytes);
+        remo__region_prefetch_read(structure->share, owner, bucket, table->read_bytes);
     return bucket;
 }
 

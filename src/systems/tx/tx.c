@@ -16,6 +16,11 @@ static int check_structures(const struct remo_tx_space_options *options) {
     if (count == 0 || count > REMO_TX_STRUCTURES_MAX || !options->structures)
         return remo__fail(-EINVAL, "cannot open a transaction space for %u structures: give 1 to %u", count,
                           REMO_TX_STRUCTURES_MAX);
+    if (options->locks != REMO_TX_LATE && options->locks != REMO_TX_EARLY)
+        return remo__fail(-EINVAL,
+                          "cannot open a transaction space with locks = %d: give REMO_TX_LATE or "
+                          "REMO_TX_EARLY",
+                          (int)options->locks);
     for (uint32_t i = 0; i < count; i++) {
         if (!options->structures[i])
             return remo__fail(-EINVAL, "cannot open a transaction space: structure %u is NULL", i);
@@ -48,6 +53,7 @@ static void on_cut_off(void *ctx, uint32_t node) {
     struct remo_tx_space *space = ctx;
     pthread_mutex_lock(&space->peers[node].mutex);
     atomic_store(&space->peers[node].is_cut_off, true);
+    atomic_fetch_add(&space->peers[node].losses, 1);
     remo__tx_unsettle(space, node);
     remo__tx_drop_watches(space, node);
     pthread_mutex_unlock(&space->peers[node].mutex);
@@ -84,7 +90,9 @@ static int open_service(struct remo_tx_space *space, const struct remo_tx_space_
         {.number = REMO__TX_RESOLVE, .run = remo__tx_handle_resolve, .ctx = space},
         {.number = REMO__TX_CONFIRM, .run = remo__tx_handle_confirm, .ctx = space},
         {.number = REMO__TX_WATCH, .run = remo__tx_handle_watch, .ctx = space},
-        {.number = REMO__TX_UNWATCH, .run = remo__tx_handle_unwatch, .ctx = space}};
+        {.number = REMO__TX_UNWATCH, .run = remo__tx_handle_unwatch, .ctx = space},
+        {.number = REMO__TX_LOCK, .run = remo__tx_handle_lock, .ctx = space},
+        {.number = REMO__TX_COMMIT, .run = remo__tx_handle_commit, .ctx = space}};
     struct remo_rpc_options service = {
         .participants = options->participants, .handlers = handlers, .handler_count = REMO__TX_HANDLERS};
     return remo_rpc_open(space->channel, "calls", &service, &space->rpc);
@@ -121,6 +129,7 @@ int remo_tx_space_open(struct remo_channel *parent, const char *name,
         return remo__fail(-ENOMEM, "no memory for a transaction space");
     space->node = remo_channel_node(parent);
     space->structure_count = options->structure_count;
+    space->is_early = options->locks == REMO_TX_EARLY;
     memcpy(space->structures, options->structures, options->structure_count * sizeof space->structures[0]);
     rc = remo__tx_open_commits(space);
     if (rc == 0)
@@ -196,11 +205,13 @@ int remo_tx_open(struct remo_tx_space *space, struct remo_tx **ret_tx) {
     tx->fate = REMO_TX_NOT_COMMITTED;
     tx->conflict_item = REMO__TX_NONE;
     tx->pending = NULL;
+    tx->held = NULL;
     *ret_tx = tx;
     return 0;
 }
 
 void remo_tx_close(struct remo_tx *tx) {
+    remo_tx_abort(tx);
     if (tx && tx->fate == REMO_TX_PENDING)
         remo__tx_forget(tx);
     free(tx);
@@ -218,6 +229,7 @@ int remo_tx_begin(struct remo_tx *tx) {
     tx->fate = REMO_TX_NOT_COMMITTED;
     tx->items_count = 0;
     tx->bytes_used = 0;
+    tx->lock_error = 0;
     tx->last = tx->conflict_item = REMO__TX_NONE;
     return 0;
 }
@@ -226,15 +238,19 @@ int remo_tx_check(struct remo_tx *tx) {
     int rc = remo__tx_check_active(tx);
     if (rc != 0)
         return rc;
+    if (tx->lock_error != 0)
+        return remo__fail(tx->lock_error, "a key could not be locked before: abort the transaction");
     tx->conflict_item = REMO__TX_NONE;
-    return remo__tx_validate(tx, REMO__TX_ALL);
+    rc = remo__tx_validate(tx, REMO__TX_ALL);
+    return rc == 0 && tx->held ? remo__tx_check_owners(tx->held) : rc;
 }
 
 int remo_tx_commit(struct remo_tx *tx) {
     int rc = remo__tx_check_active(tx);
     if (rc != 0)
         return rc;
-    tx->conflict_item = REMO__TX_NONE;
+    if (tx->lock_error == 0) /* else that of the lock */
+        tx->conflict_item = REMO__TX_NONE;
     remo__structure_serve_now(tx->space->structures[0]);
     rc = remo__tx_apply(tx);
     tx->state = REMO__TX_ENDED;
@@ -263,8 +279,10 @@ int remo_tx_wait(struct remo_tx *tx, uint64_t timeout_ns) {
 }
 
 void remo_tx_abort(struct remo_tx *tx) {
-    if (tx)
-        tx->state = REMO__TX_ENDED;
+    if (!tx)
+        return;
+    remo__tx_release_held(tx);
+    tx->state = REMO__TX_ENDED;
 }
 
 int remo_tx_last_conflict(const struct remo_tx *tx, struct remo_tx_conflict *ret_conflict) {

@@ -2,16 +2,19 @@
  *
  *   tx_queue.c    a structure of its own: a queue, and the transactions that push and pop
  *   tx.c          open and close, begin and end, repetition
+ *   items.c       the items of a transaction: reads and changes before the commit
  *   wait.c        wait until a key changes, at the node that runs the transaction
  *   commit.c      commit, at the node that runs the transaction: the coordinator
- *   coordinate.c  the same, if the items have several owners
+ *   early.c       early locks, and the commit of a transaction that has some, at the coordinator
+ *   coordinate.c  commit, if the items have several owners
  *   finish.c      the end of such a commit
  *   request.c     the requests of a commit, and its results
  *   validate.c    validation
  *   items.c       the items of a transaction: reads and changes before the commit
- *   watch.c       the owner's side: watches of transactions that wait
  *   resolve.c     the owner's side: transactions whose coordinator has failed
+ *   early_owner.c the owner's side: early locks
  *   record.c      the owner's side: transactions that it has prepared
+ *   watch.c       the owner's side: watches of transactions that wait
  *   execute.c     the owner's side: transactions whose items have one owner
  *   steps.h       the steps of a request, under mutexes
  *
@@ -61,6 +64,8 @@ enum remo__tx_handler {
     REMO__TX_CONFIRM, /* has this node lost a participant? */
     REMO__TX_WATCH,   /* reply when a key differs from what the caller has read */
     REMO__TX_UNWATCH, /* a post: the caller does not wait any more */
+    REMO__TX_LOCK,    /* check a condition, lock or reserve an item, and return it */
+    REMO__TX_COMMIT,  /* apply changes of items that are locked or reserved */
     REMO__TX_HANDLERS
 };
 
@@ -71,6 +76,7 @@ enum remo__tx_op {
     REMO__TX_UPDATE,
     REMO__TX_PUT,
     REMO__TX_DELETE,
+    REMO__TX_KEEP, /* lock or reserve it early; at the end: unlock or release it */
     REMO__TX_OPS
 };
 
@@ -116,10 +122,22 @@ struct remo__tx_id {
 
 /* PREPARE: this header; the ranks of the other owners, uint16_t, the decider first, and zeros up to a
  * multiple of 8 bytes; a request. The reply of DONE has, for each item that is only checked, the number of
- * deletes of its group. */
+ * deletes of its group.
+ * LOCK: the same; the last rank is that of the receiver, and the request has one item. The reply of DONE is a
+ * struct remo__item_reply, whose offset is REMO_STRUCTURE_NOWHERE if the key is absent, and the value.
+ * COMMIT: the same, with a request for each owner in the order of the ranks. Before them are their sizes,
+ * uint16_t, and zeros up to a multiple of 8 bytes. */
 struct remo__tx_prepare {
     struct remo__tx_id id;
-    uint32_t owners, reserved;
+    uint32_t owners;
+    uint32_t parts; /* COMMIT: as many as owners. Otherwise 0: one request, without its size */
+};
+
+/* The part of such a message that concerns this node. */
+struct remo__tx_part {
+    struct remo__tx_prepare header;
+    const char *request;
+    size_t bytes;
 };
 
 struct remo__tx_finish {
@@ -135,7 +153,8 @@ struct remo__tx_loss {
 /* RESOLVE. The status of the reply is an outcome. */
 struct remo__tx_question {
     struct remo__tx_id id;
-    uint32_t is_decisive, reserved; /* the asked owner precedes the asking one among the owners */
+    uint32_t is_decisive; /* the asked owner precedes the asking one among the owners */
+    uint32_t is_for_all;  /* the asked node may be no owner: early locks */
 };
 
 /* The keys of a transaction, and what the requests of WATCH add. */
@@ -154,7 +173,8 @@ enum remo__tx_outcome {
     REMO__TX_PENDING, /* ask again */
     REMO__TX_COMMITTED,
     REMO__TX_ABORTED,
-    REMO__TX_UNKNOWN, /* prepared here, and no other owner will send the outcome to this one */
+    /* prepared here, and no other owner will send the outcome to this one; or no early lock is here */
+    REMO__TX_UNKNOWN,
     REMO__TX_OUTCOMES
 };
 
@@ -174,10 +194,12 @@ struct remo__tx_record {
     uint32_t asks_from;  /* index of the next owner to ask */
     uint64_t asks_at_ns; /* not before */
     bool is_asking;
+    bool is_early;     /* begun by a LOCK */
     bool is_unsettled; /* COMMITTED, its coordinator was cut off, and others may not have the outcome */
     struct remo__tx_question question;
     struct remo_rpc_op call;
-    char message[REMO_RPC_BYTES_MAX]; /* the PREPARE, unless NONE */
+    char message[REMO_RPC_BYTES_MAX]; /* unless NONE: the PREPARE; the LOCKs as one; or the COMMIT */
+    char outcome[REMO_RPC_BYTES_MAX]; /* the reply of `call`: a COMMIT */
 };
 
 /* Shared by the spaces of a node. */
@@ -227,6 +249,7 @@ struct remo__tx_peer {
     pthread_mutex_t mutex;
     _Atomic bool is_cut_off; /* it has failed or left, or has closed the space: its messages have no effect */
     _Atomic bool was_connected;
+    _Atomic uint32_t losses;         /* how often it was cut off */
     struct remo__tx_record *records; /* [REMO__TX_COMMITS_MAX] */
     struct remo__tx_watch *watches;  /* [REMO__TX_WAITS_MAX] */
     uint32_t watches_count;          /* of these, those that are set */
@@ -244,6 +267,7 @@ struct remo_tx_space {
     struct remo_rpc *rpc; /* a service below the channel */
     struct remo_structure *structures[REMO_TX_STRUCTURES_MAX];
     uint32_t structure_count;
+    bool is_early; /* REMO_TX_EARLY */
     _Atomic bool is_closing;
     _Atomic uint32_t unsettled;      /* records of this node that are PREPARED or is_unsettled */
     struct remo__tx_peer *peers;     /* [size] */
@@ -265,6 +289,7 @@ struct remo__tx_item {
     uint32_t structure, owner;
     struct remo__evidence evidence; /* of its state before the transaction; PROOF_NONE: not looked up */
     bool was_locked; /* the evidence was found while another transaction was changing the item */
+    bool is_held;    /* this transaction has locked or reserved it early */
     bool is_changed; /* by this transaction; then: */
     bool is_present; /* it has the value below */
     uint16_t value_bytes;
@@ -284,6 +309,8 @@ struct remo_tx {
     enum remo_tx_conflict_kind conflict_kind;
     struct remo__tx_item items[REMO_TX_ITEMS_MAX];
     char bytes[REMO_TX_BYTES_MAX];
+    struct remo__tx_commit *held; /* the entry of a transaction with early locks; NULL: it has none */
+    int lock_error;               /* a key could not be locked, or is: the transaction can only abort; or 0 */
     /* The last commit, while its fate is PENDING: its entry, if it has several owners, or its call. */
     struct remo__tx_commit *pending;
     struct remo_rpc_op call;
@@ -318,9 +345,24 @@ int remo__tx_prepare(struct remo_tx_space *space, uint32_t coordinator, const vo
 /* Execute a FINISH of `coordinator`. It may be repeated. */
 enum remo__tx_answer remo__tx_finish(struct remo_tx_space *space, uint32_t coordinator,
                                      const struct remo__tx_finish *message);
-/* End a record that is PREPARED; the mutex of the coordinator's entry is held. */
+/* Decode a PREPARE, LOCK or COMMIT. Returns false if it is malformed before its request. */
+bool remo__tx_decode(const struct remo_tx_space *space, uint32_t coordinator, const char *message,
+                     size_t bytes, struct remo__tx_part *ret_part);
+/* The mutex of the coordinator's entry is held, also below. Return DONE if a PREPARE or LOCK may use the
+ * record, CONFLICT if it may not yet, or -ENOTCONN. */
+int remo__tx_record_refuse(const struct remo_tx_space *space, uint32_t coordinator,
+                           const struct remo__tx_record *record, struct remo__tx_conflict *ret_conflict);
+/* Begin a record that is PREPARED: its items are locked or reserved. */
+void remo__tx_record_begin(struct remo_tx_space *space, struct remo__tx_record *record,
+                           const struct remo__tx_id *id, uint32_t coordinator, const void *message,
+                           size_t bytes);
+/* End a record that is PREPARED. */
 void remo__tx_record_end(struct remo__tx_record *record, bool commits);
-/* Set ret_owners[] to the owners of a record that is PREPARED, the decider first. Returns their number. */
+/* End a record that a LOCK has begun: apply the changes of a COMMIT. After MALFORMED it has not ended. */
+enum remo__tx_answer remo__tx_record_commit(struct remo__tx_record *record, const void *message,
+                                            size_t bytes);
+/* Set ret_owners[] (of REMO_NODES_MAX) to the owners of a record, the decider first. LOCKs do not have the
+ * owners after this node: instead of these, set all other nodes. Returns their number. */
 uint32_t remo__tx_record_owners(const struct remo__tx_record *record, uint16_t *ret_owners);
 /* Return whether this node has lost `node`: no message of its endpoint has an effect from now on. */
 bool remo__tx_has_lost(const struct remo_tx_space *space, uint32_t node);
@@ -330,9 +372,11 @@ int remo__tx_handle_confirm(void *ctx, const struct remo_rpc_request *request);
 
 /* ---- resolve.c ---- */
 
-/* Return the answer to a question of the owner `asker`. */
+/* Return the answer to a question of the owner `asker`. ret_message (of REMO_RPC_BYTES_MAX): if the answer is
+ * COMMITTED, and the asking owner does not have its changes, the COMMIT; otherwise *ret_bytes is 0. */
 enum remo__tx_outcome remo__tx_answer_question(struct remo_tx_space *space, uint32_t asker,
-                                               const struct remo__tx_question *question);
+                                               const struct remo__tx_question *question, char *ret_message,
+                                               uint32_t *ret_bytes);
 int remo__tx_handle_resolve(void *ctx, const struct remo_rpc_request *request);
 /* A coordinator was cut off. The mutex of its entry is held. */
 void remo__tx_unsettle(struct remo_tx_space *space, uint32_t coordinator);
@@ -340,6 +384,23 @@ void remo__tx_unsettle(struct remo_tx_space *space, uint32_t coordinator);
 bool remo__tx_resolve_all(struct remo_tx_space *space);
 /* The space closes: end all questions. */
 void remo__tx_resolve_stop(struct remo_tx_space *space);
+
+/* ---- early_owner.c ---- */
+
+/* The result of a LOCK. */
+struct remo__tx_locked {
+    struct remo__tx_conflict conflict; /* CONFLICT */
+    struct remo__owner_found found;    /* DONE; the caller sets `value` and `cap` */
+};
+
+/* Execute a LOCK of `coordinator`. The message must not change during the call. Negative: -ENOTCONN. */
+int remo__tx_execute_lock(struct remo_tx_space *space, uint32_t coordinator, const void *message,
+                          size_t bytes, struct remo__tx_locked *ret_locked);
+/* Execute a COMMIT of `coordinator`, likewise. It may be repeated. */
+enum remo__tx_answer remo__tx_execute_commit(struct remo_tx_space *space, uint32_t coordinator,
+                                             const void *message, size_t bytes);
+int remo__tx_handle_lock(void *ctx, const struct remo_rpc_request *request);
+int remo__tx_handle_commit(void *ctx, const struct remo_rpc_request *request);
 
 /* ---- watch.c ---- */
 
@@ -392,9 +453,14 @@ int remo__tx_validate(struct remo_tx *tx, enum remo__tx_scope scope);
 
 /* ---- request.c ---- */
 
+/* Append an item to a request, at *bytes of `capacity`, and advance *bytes. Returns false if it has no
+ * room. */
+bool remo__tx_append(const struct remo_tx *tx, const struct remo__tx_item *item, enum remo__tx_op op,
+                     char *request, size_t capacity, size_t *bytes);
 /* Append the items of `owner` to a request, at *bytes of `capacity`, and advance *bytes. `is_single`: all
- * items have this owner; otherwise items that were present, and do not change, are left out. ret_items[i] is
- * the item of the transaction that is item i of the request. Errors: -EMSGSIZE. */
+ * items have this owner; otherwise items that were present, and do not change, are left out. If the
+ * transaction has early locks, only items that are locked early are appended. ret_items[i] is the item of the
+ * transaction that is item i of the request. Errors: -EMSGSIZE. */
 int remo__tx_request(const struct remo_tx *tx, uint32_t owner, bool is_single, char *request, size_t capacity,
                      size_t *bytes, uint8_t *ret_items);
 /* Return the result of an owner's answer. */
@@ -414,6 +480,12 @@ bool remo__tx_continue_all(struct remo_tx_space *space);
 
 /* Commit a transaction with changes and several owners, and set its fate. */
 int remo__tx_coordinate(struct remo_tx *tx);
+/* Take an entry. While REMO__TX_COMMITS_MAX commits are in progress, serve, so that their calls end. */
+int remo__tx_take_entry(struct remo_tx_space *space, struct remo__tx_commit **ret_commit);
+/* Decide to commit: all participants have prepared, and the transaction is valid. */
+int remo__tx_decide(struct remo__tx_commit *commit);
+/* A commit has the result `rc`: set the fate, and keep or drop the entry. Returns `rc`. */
+int remo__tx_end_commit(struct remo_tx *tx, struct remo__tx_commit *commit, int rc);
 /* Wait until the fate of such a commit is not PENDING any more. Errors: -ETIMEDOUT, and those of
  * remo_rpc_serve. */
 int remo__tx_await_outcome(struct remo_tx *tx, uint64_t deadline_ns);
@@ -423,6 +495,21 @@ int remo__tx_open_commits(struct remo_tx_space *space);
 /* Wait until no commit is in progress. */
 void remo__tx_await_commits(struct remo_tx_space *space);
 void remo__tx_free_commits(struct remo_tx_space *space);
+
+/* ---- early.c ---- */
+
+/* Lock an item of a transaction at its owner, and find it. A later call for the item returns its first
+ * result, or -EAGAIN: it has changed since its lookup. Results: as remo__structure_find; -EAGAIN: a conflict;
+ * -ENOSPC: no room to reserve an absent key. After an error other than -ENOENT the transaction can only
+ * abort. */
+int remo__tx_lock(struct remo_tx *tx, struct remo__tx_item *item, void *value, size_t cap,
+                  size_t *ret_value_bytes, struct remo__evidence *ret_evidence);
+/* Return -EHOSTDOWN if an owner of early locks has failed, even if it has started again: it has lost them. */
+int remo__tx_check_owners(struct remo__tx_commit *commit);
+/* Commit a transaction with early locks; `has_changes`: or only unlock its items. Sets its fate. */
+int remo__tx_commit_held(struct remo_tx *tx, bool has_changes);
+/* Unlock and release all items that the transaction has locked early. Waits for nothing. */
+void remo__tx_release_held(struct remo_tx *tx);
 
 /* ---- commit.c ---- */
 

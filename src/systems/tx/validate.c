@@ -5,12 +5,13 @@
 #include <errno.h>
 
 enum remo__tx_op remo__tx_op_of(const struct remo__tx_item *item) {
+    enum remo__tx_op none = item->is_held ? REMO__TX_KEEP : REMO__TX_CHECK;
     if (!item->is_changed)
-        return REMO__TX_CHECK;
+        return none;
     if (item->evidence.proof == REMO__PROOF_NONE)
         return REMO__TX_PUT;
     if (remo__tx_is_absence(item))
-        return item->is_present ? REMO__TX_INSERT : REMO__TX_CHECK;
+        return item->is_present ? REMO__TX_INSERT : none;
     return item->is_present ? REMO__TX_UPDATE : REMO__TX_DELETE;
 }
 
@@ -26,7 +27,7 @@ int remo__tx_conflict(struct remo_tx *tx, uint32_t item, enum remo_tx_conflict_k
  * its item. */
 static bool needs_validation(const struct remo_tx *tx, uint32_t index, enum remo__tx_scope scope) {
     const struct remo__tx_item *item = &tx->items[index];
-    if (item->evidence.proof == REMO__PROOF_NONE)
+    if (item->evidence.proof == REMO__PROOF_NONE || item->is_held)
         return false;
     switch (scope) {
     case REMO__TX_ALL_BUT_LAST: return index != tx->last || item->was_locked;
@@ -126,7 +127,36 @@ static int validate_absent(struct remo_tx *tx, enum remo__tx_scope scope) {
     return 0;
 }
 
+static bool has_lock_at(const struct remo_tx *tx, uint32_t owner) {
+    for (uint32_t i = 0; i < tx->items_count; i++)
+        if (tx->items[i].is_held && tx->items[i].owner == owner)
+            return true;
+    return false;
+}
+
+/* The transaction's own locks and reservations may have changed the places in which reads did not find keys:
+ * let the owners find these keys absent. This precedes the first validation. */
+static int renew_absences(struct remo_tx *tx) {
+    for (uint32_t i = 0; i < tx->items_count; i++) {
+        struct remo__tx_item *item = &tx->items[i];
+        if (item->evidence.proof != REMO__PROOF_PLACE || item->is_held || !has_lock_at(tx, item->owner))
+            continue;
+        struct remo__evidence now = {0};
+        int rc = remo__structure_find_by_owner(tx->space->structures[item->structure], item->owner,
+                                               &item->key, &now);
+        if (rc == 0 || rc == -EMSGSIZE || rc == -EBUSY)
+            return remo__tx_conflict(tx, i, REMO_TX_APPEARED);
+        if (rc != -ENOENT)
+            return rc;
+        item->evidence = now;
+        tx->last = REMO__TX_NONE; /* the key that was looked up last was looked up before */
+    }
+    return 0;
+}
+
 int remo__tx_validate(struct remo_tx *tx, enum remo__tx_scope scope) {
-    int rc = validate_present(tx, scope);
+    int rc = tx->held ? renew_absences(tx) : 0;
+    if (rc == 0)
+        rc = validate_present(tx, scope);
     return rc != 0 ? rc : validate_absent(tx, scope);
 }

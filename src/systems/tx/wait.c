@@ -118,7 +118,7 @@ static int find_owners(struct remo_tx *tx, struct owners *ret_owners) {
     *ret_owners = (struct owners){0};
     for (uint32_t i = 0; i < tx->items_count; i++) {
         struct remo__tx_item *item = &tx->items[i];
-        item->is_changed = false;
+        item->is_changed = item->is_held = false;
         if (!remo__tx_is_used(item))
             continue;
         has_own |= item->owner == tx->space->node->rank;
@@ -309,6 +309,7 @@ static int end_wait(struct remo_tx_space *space, struct remo__tx_wait *wait, int
 int remo__tx_wait(struct remo_tx *tx, uint64_t deadline_ns) {
     struct owners owners;
     deadline_ns = remo__min(deadline_ns, remo__deadline(remo_rpc_remaining_ns(tx->space->rpc)));
+    remo__tx_release_held(tx);
     int rc = check_thread(tx->space, deadline_ns);
     if (rc == 0)
         rc = find_owners(tx, &owners);

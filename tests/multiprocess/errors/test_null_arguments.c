@@ -347,6 +347,7 @@ static int services(struct remo_channel *root) {
     CHECK_NULL(remo_rpc_start(rpc, NULL));
     CHECK_NULL(remo_rpc_wait(NULL));
     CHECK_NULL(remo_rpc_wait_for(NULL, 0));
+    CHECK_NULL(remo_rpc_settle(NULL, 0));
     CHECK_NULL(remo_rpc_wait_all(NULL, 1));
     CHECK_NULL(remo_rpc_wait_any(NULL, 1, 0));
     CHECK_NULL(remo_rpc_test(NULL));
@@ -418,6 +419,10 @@ static int tx_queues(struct remo_channel *root) {
     CHECK_NULL(remo_tx_queue_push(NULL, queue, &word, sizeof word));
     CHECK_NULL(remo_tx_queue_push(tx, NULL, &word, sizeof word));
     CHECK_NULL(remo_tx_queue_push(tx, queue, NULL, sizeof word));
+    CHECK_NULL(remo_tx_read_for_update(NULL, structure, &word, sizeof word, &word, sizeof word, NULL));
+    CHECK_INVALID(remo_tx_read_for_update(tx, NULL, &word, sizeof word, &word, sizeof word, NULL));
+    CHECK_NULL(remo_tx_read_for_update(tx, structure, NULL, sizeof word, &word, sizeof word, NULL));
+    CHECK_NULL(remo_tx_read_for_update(tx, structure, &word, sizeof word, NULL, sizeof word, NULL));
     CHECK_NULL(remo_tx_queue_pop(NULL, queue, &word, sizeof word, NULL));
     CHECK_NULL(remo_tx_queue_pop(tx, NULL, &word, sizeof word, NULL));
     CHECK_NULL(remo_tx_queue_pop(tx, queue, NULL, sizeof word, NULL));

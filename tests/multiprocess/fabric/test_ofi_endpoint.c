@@ -1,6 +1,7 @@
 /* test_ofi_endpoint.c - endpoints of fabric ofi. Reads in flight share a request if the thread polls soon
- * after it posts, and are sent at once otherwise. Links share a port: each uses few resources, and the
- * failure of a peer ends only its link. The tests count requests, descriptors and bytes, not time. */
+ * after it posts, and are sent at once otherwise. While a request is in flight, they share the next. Links
+ * share a port: each uses few resources, and the failure of a peer ends only its link. The tests count
+ * requests, descriptors and bytes, not time. */
 #include <dirent.h>
 #include <errno.h>
 #include <remo/remo.h>
@@ -100,6 +101,62 @@ static int gather(struct remo_node *node, void *ctx) {
         if (share_one(region, link, 2) || share_one(region, link, 4) || share_one(region, link, 64)
             || sent_at_once(region, link) || sent_without_polls(region, link))
             return 1;
+    }
+    CHECK_OK(cluster_meet());
+    remo_region_close(region);
+    return 0;
+}
+
+/* While a request to a paused node is in flight, start reads, and then an atomic. *ret_reads and *ret_all are
+ * the numbers of requests that were sent by then. */
+static int start_paused(struct remo_region *region, struct ofi_link *link, struct remo_ack *ack,
+                        uint32_t *ret_reads, uint32_t *ret_all) {
+    uint32_t before = link->next, early;
+    static uint64_t old;
+    uint64_t deadline = cluster_now_ns() + 100 * SECOND;
+    for (uint32_t i = 0; i < 4; i++) {
+        if (start_reads(region, link, 4, ack, &early))
+            return 1;
+        do /* once, unless the service thread polls now */
+            CHECK_CODE(remo_ack_test(ack), -EINPROGRESS);
+        while (link->next == before && cluster_now_ns() < deadline);
+    }
+    *ret_reads = link->next - before;
+    CHECK_OK(remo_region_fetch_add(region, 1, 0, 1, &old, ack));
+    *ret_all = link->next - before;
+    return 0;
+}
+
+/* While a request is in flight, reads share the next one if the thread polls soon. An atomic does not wait.
+ * If the machine interrupts the thread, there are more requests, so one such round suffices. */
+static int share_next(struct remo_region *region, struct ofi_link *link) {
+    uint32_t reads = 0, all = 0;
+    for (uint32_t round = 0; round < COMPUTING_ROUNDS_MAX && (reads != 1 || all != 2); round++) {
+        struct remo_ack ack = REMO_ACK_INIT;
+        if (share_one(region, link, 2)) /* from now on reads are deferred */
+            return 1;
+        CHECK(process_pause(atomic_load(&pids[1])) == 0);
+        int rc = start_paused(region, link, &ack, &reads, &all);
+        CHECK(kill(atomic_load(&pids[1]), SIGCONT) == 0);
+        CHECK_OK(rc);
+        CHECK_OK(remo_ack_wait(&ack, 100 * SECOND));
+    }
+    CHECK_EQUAL(reads, 1);
+    CHECK_EQUAL(all, 2);
+    return 0;
+}
+
+static int paused_target(struct remo_node *node, void *ctx) {
+    struct remo_region *region;
+    uint64_t word;
+    (void)ctx;
+    atomic_store(&pids[remo_node_rank(node)], getpid());
+    CHECK_OK(remo_region_open(remo_node_root(node), "region", 4096, NULL, &region));
+    CHECK_OK(remo_channel_wait(remo_region_channel(region), 100 * SECOND));
+    CHECK_OK(cluster_meet());
+    if (remo_node_rank(node) == 0) {
+        CHECK_OK(remo_region_read(region, 1, 0, &word, 8, NULL)); /* connects */
+        CHECK(share_next(region, endpoint_of_thread(node)->links[1]) == 0);
     }
     CHECK_OK(cluster_meet());
     remo_region_close(region);
@@ -320,13 +377,11 @@ static int target_nice(struct remo_node *node, void *ctx) {
 }
 
 int main(int argc, char **argv) {
-    static const struct cluster_test tests[] = {CLUSTER_TEST(gather, 2, .only_on = "ofi"),
-                                                CLUSTER_TEST(many_links, NODES, .only_on = "ofi"),
-                                                CLUSTER_TEST(one_fails, 3, .only_on = "ofi"),
-                                                CLUSTER_TEST(connection_lost, 3, .only_on = "ofi"),
-                                                CLUSTER_TEST(greeting_lost, 2, .only_on = "ofi"),
-                                                CLUSTER_TEST(target_nice, 2, .only_on = "ofi"),
-                                                {0}};
+    static const struct cluster_test tests[] = {
+        CLUSTER_TEST(gather, 2, .only_on = "ofi"),          CLUSTER_TEST(paused_target, 2, .only_on = "ofi"),
+        CLUSTER_TEST(many_links, NODES, .only_on = "ofi"),  CLUSTER_TEST(one_fails, 3, .only_on = "ofi"),
+        CLUSTER_TEST(connection_lost, 3, .only_on = "ofi"), CLUSTER_TEST(greeting_lost, 2, .only_on = "ofi"),
+        CLUSTER_TEST(target_nice, 2, .only_on = "ofi"),     {0}};
     errno = 0; /* nice returns the new value, which may be negative */
     if (nice(1) < 0 && errno != 0)
         return 1;

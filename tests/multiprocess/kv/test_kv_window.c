@@ -270,12 +270,35 @@ static int sentences(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* A get times out, because its node is paused. */
-static int late_get(struct remo_node *node, void *ctx) {
+/* ---- late gets ---- */
+
+enum { LATE = 100 }; /* more reads in flight than a word has bits */
+
+static int start_gets(struct remo_kv *kv, struct remo_kv_op ops[LATE], uint64_t *key, uint64_t values[LATE]) {
+    for (uint32_t i = 0; i < LATE; i++) {
+        ops[i] = op_of(REMO_KV_GET, key, &values[i]);
+        CHECK_OK(remo_kv_start(kv, &ops[i]));
+    }
+    return 0;
+}
+
+/* All reads have ended, so no buffer is in use or lost. */
+static int count_buffers(struct remo_kv *kv) {
+    struct remo__kv_thread *mine = remo__kv_thread(kv);
+    uint32_t count = 0;
+    CHECK_EQUAL(mine->reads_count, 0);
+    while (remo__kv_buffer_take(mine) >= 0)
+        count++;
+    CHECK_EQUAL(count, REMO__KV_READS_MAX);
+    return 0;
+}
+
+/* Gets time out, because their node is paused. Later gets use their buffers again. */
+static int late_gets(struct remo_node *node, void *ctx) {
     (void)ctx;
     struct remo_kv *kv;
-    uint64_t key = 1, value = 0, before = node->op_timeout_ns;
-    struct remo_kv_op op = op_of(REMO_KV_GET, &key, &value);
+    struct remo_kv_op ops[LATE];
+    uint64_t key = 1, values[LATE], before = node->op_timeout_ns;
     if (open_small(node, &kv) != 0)
         return 1;
     if (remo_node_rank(node) == 1) {
@@ -286,11 +309,17 @@ static int late_get(struct remo_node *node, void *ctx) {
     if (remo_node_rank(node) == 0) {
         CHECK(process_pause(atomic_load(&window->pid)) == 0);
         node->op_timeout_ns = 10000000;
-        CHECK_OK(remo_kv_start(kv, &op));
-        int rc = remo_kv_wait(kv, &op);
+        CHECK(start_gets(kv, ops, &key, values) == 0);
+        for (uint32_t i = 0; i < LATE; i++)
+            CHECK_SENTENCE(remo_kv_wait(kv, &ops[i]), -ETIMEDOUT, "its slot could not be read");
         node->op_timeout_ns = before;
         CHECK(kill(atomic_load(&window->pid), SIGCONT) == 0);
-        CHECK_SENTENCE(rc, -ETIMEDOUT, "its slot could not be read");
+        CHECK(start_gets(kv, ops, &key, values) == 0);
+        for (uint32_t i = 0; i < LATE; i++) {
+            CHECK_OK(remo_kv_wait(kv, &ops[i]));
+            CHECK_EQUAL(values[i], key);
+        }
+        CHECK(count_buffers(kv) == 0);
     }
     CHECK_OK(cluster_meet());
     remo_kv_close(kv);
@@ -431,7 +460,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(records_while_sending, 2, .only_on = "ofi"),
         CLUSTER_TEST(reads_beside_change, 2, .only_on = "ofi"),
         CLUSTER_TEST(sentences, 2),
-        CLUSTER_TEST(late_get, 2, .only_on = "ofi"),
+        CLUSTER_TEST(late_gets, 2, .only_on = "ofi"),
         CLUSTER_TEST(inserts_in_handlers, 2),
         CLUSTER_TEST(idle_maps, 2),
         CLUSTER_TEST(unsent, 1),

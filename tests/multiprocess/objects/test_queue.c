@@ -106,6 +106,22 @@ static int pops_into_small_buffers(struct remo_queue *queue, uint32_t slot_bytes
     return 0;
 }
 
+/* All slots are full at the same time. None overlaps another. */
+static int fills_all_slots(struct remo_queue *queue, uint32_t slot_bytes, unsigned char *sent,
+                           unsigned char *buffer) {
+    size_t found;
+    for (uint32_t i = 0; i < 6; i++) {
+        memset(sent, (int)i + 1, slot_bytes);
+        CHECK_OK(remo_queue_push(queue, sent, slot_bytes, 100 * SECOND));
+    }
+    for (uint32_t i = 0; i < 6; i++) {
+        memset(sent, (int)i + 1, slot_bytes);
+        CHECK_OK(remo_queue_pop(queue, buffer, slot_bytes, &found, 100 * SECOND));
+        CHECK(found == slot_bytes && memcmp(buffer, sent, slot_bytes) == 0);
+    }
+    return 0;
+}
+
 static int sizes_of(struct remo_node *node, uint32_t slot_bytes) {
     struct remo_queue *queue;
     uint32_t rank = remo_node_rank(node);
@@ -128,6 +144,8 @@ static int sizes_of(struct remo_node *node, uint32_t slot_bytes) {
     }
     if (rank == 0) {
         CHECK_SENTENCE(remo_queue_push(queue, sent, slot_bytes + 1, 0), -EMSGSIZE, "slot_bytes");
+        if (fills_all_slots(queue, slot_bytes, sent, buffer) != 0)
+            return 1;
         if (pops_into_small_buffers(queue, slot_bytes, sent, buffer) != 0)
             return 1;
     }
@@ -139,7 +157,8 @@ static int sizes_of(struct remo_node *node, uint32_t slot_bytes) {
 }
 
 static int all_sizes(struct remo_node *node, void *ctx) {
-    static const uint32_t sizes[] = {1, 8, 56, 57, 999, 1000, 1001, 9000, 300000, REMO_QUEUE_SLOT_BYTES_MAX};
+    static const uint32_t sizes[] = {1,    8,    56,   57,   999,    1000,
+                                     1001, 4095, 4096, 9000, 300000, REMO_QUEUE_SLOT_BYTES_MAX};
     (void)ctx;
     for (uint32_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         if (sizes_of(node, sizes[i]) != 0)

@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/random.h"
-
+#include "objects/versioned/versioned.h"
 #include "tree_common.h"
 
 #define SMALL .node_bytes = 512, .key_bytes_max = 24, .value_bytes_max = NUMBER_BYTES_MAX
@@ -190,12 +190,13 @@ static int next_word(void *ctx, struct remo_tree_entry *ret_entry) {
     return 1;
 }
 
-/* A node of 4096 bytes has a header of 16 bytes, two fences of 8, and 4064 bytes for entries of 23 bytes. An
- * inner node has entries of 19 bytes. */
+/* A node of 4096 bytes has a header of 20 bytes, two fences of 8, and 4060 bytes for index and run. A compact
+ * leaf needs 16 bytes, a fingerprint and a bit for each entry, and 7 bytes to align the run. An inner
+ * node has entries of 19 bytes. */
 static int fill(struct remo_node *node, void *ctx) {
     static const struct {
         uint32_t percent, of_leaf;
-    } cases[] = {{0, 159}, {50, 88}, {75, 132}, {90, 159}, {100, 176}};
+    } cases[] = {{0, 212}, {50, 118}, {75, 177}, {90, 212}, {100, 236}};
     const struct remo_tree_options options = {.owners = first_nodes(1),
                                               .nodes = 2000,
                                               .node_bytes = 4096,
@@ -214,6 +215,49 @@ static int fill(struct remo_node *node, void *ctx) {
         CHECK(shape.inner <= 1 + (shape.leaves + 199) / 200);
         CHECK(clear(tree) == 0);
     }
+    return close_tree(tree);
+}
+
+/* ---- memory ---- */
+
+/* Return the network memory of the nodes in use, without retained extents. */
+static uint64_t used_bytes(struct remo_tree *tree) {
+    return (uint64_t)(tree->node_count - count_unused(tree)) * tree->nodes->shape.extent_bytes;
+}
+
+/* The network memory of entries of 8 + 8 bytes: loaded into full leaves, inserted in a random order, and
+ * after all but 1 % of them have been removed. */
+static int memory(struct remo_node *node, void *ctx) {
+    enum { COUNT = 100000 };
+    const struct remo_tree_options options = {.owners = first_nodes(1),
+                                              .nodes = 2000,
+                                              .node_bytes = 4096,
+                                              .key_bytes_max = 8,
+                                              .value_bytes_max = 8};
+    struct words words = {.count = COUNT};
+    struct remo_tree *tree;
+    (void)ctx;
+    CHECK(open_tree(node, &options, &tree) == 0);
+    CHECK_OK(remo_tree_load(tree, next_word, &words, 100, NULL));
+    uint64_t loaded = used_bytes(tree);
+    CHECK(loaded * 10 <= COUNT * UINT64_C(210));
+    CHECK(clear(tree) == 0);
+    for (uint64_t i = 0; i < COUNT; i++) {
+        uint64_t key = remo__random_mix(i);
+        CHECK_OK(remo_tree_insert(tree, &key, sizeof key, &i, sizeof i));
+    }
+    uint64_t inserted = used_bytes(tree);
+    CHECK(inserted <= COUNT * UINT64_C(40));
+    for (uint64_t i = 0; i < COUNT; i++) {
+        uint64_t key = remo__random_mix(i);
+        if (i % 100 != 0)
+            CHECK_OK(remo_tree_remove(tree, &key, sizeof key));
+    }
+    uint64_t left = used_bytes(tree);
+    printf("     bytes of an entry: loaded %.1f, inserted %.1f; left by removals: %.1f %%\n",
+           (double)loaded / COUNT, (double)inserted / COUNT, 100.0 * (double)left / (double)inserted);
+    CHECK(left * 10 <= inserted);
+    CHECK(check_shape(tree, NULL) == 0);
     return close_tree(tree);
 }
 
@@ -237,8 +281,8 @@ static int lengths(struct remo_node *node, void *ctx) {
     return close_tree(tree);
 }
 
-/* A leaf without a high fence has 496 bytes for 16 entries of 31 bytes, the last one shorter. If fewer than 8
- * bytes are free for the fence, the first entry is inserted, and splits the leaf. */
+/* A leaf without a high fence has 492 bytes for 15 entries of 31 bytes, and one of up to 27 bytes: it is
+ * mixed. If fewer than 8 bytes are free for the fence, the first entry is inserted, and splits the leaf. */
 static int no_room_for_fence(struct remo_node *node, void *ctx) {
     const struct remo_tree_options options = {SMALL, .owners = first_nodes(1), .nodes = 100};
     const char value[16] = "";
@@ -250,7 +294,7 @@ static int no_room_for_fence(struct remo_node *node, void *ctx) {
         CHECK(open_tree(node, &options, &tree) == 0);
         for (uint32_t i = 0; i < 16; i++) {
             make_key(key, i, 0);
-            CHECK_OK(remo_tree_insert(tree, key, 8, value, i < 15 ? 16 : 16 - free_bytes));
+            CHECK_OK(remo_tree_insert(tree, key, 8, value, i < 15 ? 16 : 12 - free_bytes));
         }
         CHECK_EQUAL(count_unused(tree), 99);
         CHECK(load(tree, 16, 100, 1, 100) == 0);
@@ -561,6 +605,7 @@ int main(int argc, char **argv) {
     static const struct cluster_test tests[] = {
         CLUSTER_TEST(sizes, 2),
         CLUSTER_TEST(fill, 1),
+        CLUSTER_TEST(memory, 1),
         CLUSTER_TEST(lengths, 1),
         CLUSTER_TEST(no_room_for_fence, 1),
         CLUSTER_TEST(gaps, 1),

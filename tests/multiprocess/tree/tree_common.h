@@ -149,7 +149,7 @@ static inline int check_leaf(const void *image, uint32_t bytes) {
         CHECK(!has_high || remo__tree_compare(entry.key, high) < 0);
         CHECK(remo__tree_node_find(image, bytes, entry.key, &place) && place.offset != 0);
         CHECK(place.index == UINT32_MAX
-              || ((const uint8_t *)image)[remo__tree_fingerprints_at(entries.run) + place.index]
+              || ((const uint8_t *)image)[remo__tree_fingerprints_at(&entries.header) + place.index]
                      == remo__tree_fingerprint(entry.key));
         last = entry.key;
     }

@@ -1,20 +1,9 @@
 /* test_tx.c - transactions between real nodes: the steps of one transaction, the cost of each call, transfers
  * between accounts by threads and tasks, a full table, wrong arguments, the failure of an owner. */
-#include <errno.h>
-#include <pthread.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "../../support/turns.h"
-
-#define LONG_TIME (100 * SECOND)
-
-struct place {
-    struct remo_table *table;
-    struct remo_structure *structure;
-    struct remo_tx_space *space;
-    struct remo_tx *tx;
-};
+#include "tx_place.h"
 
 static struct turns *turns; /* shared by all processes */
 
@@ -22,32 +11,7 @@ static struct turns *turns; /* shared by all processes */
 
 static int open_place(struct remo_node *node, const struct remo_table_options *options,
                       struct place *ret_place) {
-    CHECK_OK(remo_table_open(remo_node_root(node), "table", options, &ret_place->table));
-    ret_place->structure = remo_table_structure(ret_place->table);
-    CHECK_OK(remo_channel_wait(remo_structure_channel(ret_place->structure), LONG_TIME));
-    const struct remo_tx_space_options space = {.structures = &ret_place->structure, .structure_count = 1};
-    CHECK_OK(remo_tx_space_open(remo_node_root(node), "tx", &space, &ret_place->space));
-    CHECK_OK(remo_channel_wait(remo_tx_space_channel(ret_place->space), LONG_TIME));
-    CHECK_OK(remo_tx_open(ret_place->space, &ret_place->tx));
-    return 0;
-}
-
-static int close_place(struct place *place) {
-    CHECK_OK(cluster_meet());
-    remo_tx_close(place->tx);
-    remo_tx_space_close(place->space);
-    remo_table_close(place->table);
-    CHECK_OK(cluster_meet());
-    return 0;
-}
-
-/* Return the key with this index among those that `owner` owns. */
-static uint64_t key_of(const struct place *place, uint32_t owner, uint32_t index) {
-    uint64_t key = 0;
-    for (uint32_t found = 0; found <= index;
-         found += remo_table_owner(place->table, &key, sizeof key) == owner)
-        key++;
-    return key;
+    return open_objects(node, options, NULL, ret_place);
 }
 
 static int read_word(struct place *place, uint64_t key, uint64_t *ret_value) {
@@ -71,16 +35,6 @@ static int put_word(struct place *place, uint64_t key, uint64_t value) {
 
 static int delete_word(struct place *place, uint64_t key) {
     return remo_tx_delete(place->tx, place->structure, &key, sizeof key);
-}
-
-/* Change the key by a call of the structure. */
-static int plain_put(struct place *place, uint64_t key, uint64_t value) {
-    return remo_structure_put(place->structure, &key, sizeof key, &value, sizeof value);
-}
-
-static int plain_read(struct place *place, uint64_t key, uint64_t *ret_value) {
-    return remo_structure_lookup(place->structure, &key, sizeof key, ret_value, sizeof *ret_value, NULL,
-                                 NULL);
 }
 
 /* ---- the steps of one transaction ---- */
@@ -574,6 +528,9 @@ static int bad_spaces(struct remo_channel *root, struct remo_structure *structur
     CHECK_SENTENCE(remo_tx_space_open(root, "x", &options, &space), -EINVAL, "is NULL");
     options = (struct remo_tx_space_options){.structures = twice};
     CHECK_SENTENCE(remo_tx_space_open(root, "x", &options, &space), -EINVAL, "give 1 to 16");
+    options = (struct remo_tx_space_options){
+        .structures = twice, .structure_count = 1, .locks = (enum remo_tx_locks)2};
+    CHECK_SENTENCE(remo_tx_space_open(root, "x", &options, &space), -EINVAL, "REMO_TX_EARLY");
     CHECK_CODE(remo_tx_space_open(root, "x", NULL, &space), -EINVAL);
     return 0;
 }

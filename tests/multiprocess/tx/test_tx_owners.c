@@ -1,30 +1,17 @@
 /* test_tx_owners.c - transactions that change items of several owners, between real nodes: the cost of a
  * commit, absent keys, transfers between accounts of all nodes, and the failure of coordinators and owners in
  * the middle of a commit. */
-#include <errno.h>
-#include <pthread.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "../../support/cluster.h"
+#include "tx_place.h"
 
-#define LONG_TIME (100 * SECOND)
 #define ACCOUNTS 8u /* of each node */
 #define BALANCE 1000u
 #define TRANSFERS 300u
 #define PAIRS 4u
-
-struct place {
-    uint32_t rank, size;
-    struct remo_table *table;
-    struct remo_structure *structure;
-    struct remo_tx_space *space;
-    struct remo_tx *tx;
-};
 
 /* Shared by all processes. */
 static struct {
@@ -37,38 +24,14 @@ static void setup(void) {
     memset(shared, 0, sizeof *shared);
 }
 
-/* ---- open, keys ---- */
+static enum remo_tx_locks early = REMO_TX_EARLY; /* the ctx of tests with early locks */
 
-static int open_place(struct remo_node *node, struct place *ret_place) {
-    *ret_place = (struct place){.rank = remo_node_rank(node), .size = remo_node_size(node)};
-    CHECK_OK(remo_table_open(remo_node_root(node), "table", NULL, &ret_place->table));
-    ret_place->structure = remo_table_structure(ret_place->table);
-    CHECK_OK(remo_channel_wait(remo_structure_channel(ret_place->structure), LONG_TIME));
-    const struct remo_tx_space_options space = {.structures = &ret_place->structure, .structure_count = 1};
-    CHECK_OK(remo_tx_space_open(remo_node_root(node), "tx", &space, &ret_place->space));
-    CHECK_OK(remo_channel_wait(remo_tx_space_channel(ret_place->space), LONG_TIME));
-    CHECK_OK(remo_tx_open(ret_place->space, &ret_place->tx));
-    CHECK_OK(cluster_meet());
-    return 0;
+/* `locks`: NULL, or &early. */
+static int open_place(struct remo_node *node, const enum remo_tx_locks *locks, struct place *ret_place) {
+    return open_locking(node, NULL, NULL, locks ? *locks : REMO_TX_LATE, ret_place);
 }
 
-static int close_place(struct place *place) {
-    CHECK_OK(cluster_meet());
-    remo_tx_close(place->tx);
-    remo_tx_space_close(place->space);
-    remo_table_close(place->table);
-    CHECK_OK(cluster_meet());
-    return 0;
-}
-
-/* Return the key with this index among those that `owner` owns. */
-static uint64_t key_of(const struct place *place, uint32_t owner, uint32_t index) {
-    uint64_t key = 0;
-    for (uint32_t found = 0; found <= index;
-         found += remo_table_owner(place->table, &key, sizeof key) == owner)
-        key++;
-    return key;
-}
+/* ---- words ---- */
 
 static int read_word(struct place *place, uint64_t key, uint64_t *ret_value) {
     return remo_tx_read(place->tx, place->structure, &key, sizeof key, ret_value, sizeof *ret_value, NULL);
@@ -76,15 +39,6 @@ static int read_word(struct place *place, uint64_t key, uint64_t *ret_value) {
 
 static int put_word(struct place *place, uint64_t key, uint64_t value) {
     return remo_tx_put(place->tx, place->structure, &key, sizeof key, &value, sizeof value);
-}
-
-static int plain_put(struct place *place, uint64_t key, uint64_t value) {
-    return remo_structure_put(place->structure, &key, sizeof key, &value, sizeof value);
-}
-
-static int plain_read(struct place *place, uint64_t key, uint64_t *ret_value) {
-    return remo_structure_lookup(place->structure, &key, sizeof key, ret_value, sizeof *ret_value, NULL,
-                                 NULL);
 }
 
 /* ---- costs ---- */
@@ -149,8 +103,7 @@ static int check_costs(struct place *place) {
 
 static int costs(struct remo_node *node, void *ctx) {
     struct place place;
-    (void)ctx;
-    CHECK(open_place(node, &place) == 0);
+    CHECK(open_place(node, ctx, &place) == 0);
     if (place.rank == 0)
         CHECK(check_costs(&place) == 0);
     return close_place(&place);
@@ -163,8 +116,7 @@ static int costs(struct remo_node *node, void *ctx) {
 static int absent(struct remo_node *node, void *ctx) {
     struct place place;
     uint64_t value;
-    (void)ctx;
-    CHECK(open_place(node, &place) == 0);
+    CHECK(open_place(node, ctx, &place) == 0);
     for (uint32_t i = 0; i < 100 && place.rank == 0; i++) {
         CHECK_OK(remo_tx_begin(place.tx));
         for (uint32_t j = 0; j < 10; j++)
@@ -214,8 +166,7 @@ static int add_up(void *ctx, struct remo_tx *tx) {
 /* All nodes transfer between accounts of all nodes, and add them up meanwhile. */
 static int transfers(struct remo_node *node, void *ctx) {
     struct place place;
-    (void)ctx;
-    CHECK(open_place(node, &place) == 0);
+    CHECK(open_place(node, ctx, &place) == 0);
     for (uint32_t i = 0; i < ACCOUNTS; i++)
         CHECK_OK(plain_put(&place, key_of(&place, place.rank, i), BALANCE));
     CHECK_OK(cluster_meet());
@@ -247,14 +198,23 @@ static void *kill_later(void *ctx) {
     return NULL;
 }
 
-/* Put the same value at two owners, again and again. */
+/* Put the same value at two owners. */
+static int put_pair(struct place *place, uint32_t pair, uint64_t value) {
+    CHECK_OK(remo_tx_begin(place->tx));
+    int rc = put_word(place, key_of(place, 0, pair), value);
+    if (rc == 0)
+        rc = put_word(place, key_of(place, 1, pair), value);
+    if (rc == 0)
+        return remo_tx_commit(place->tx);
+    remo_tx_abort(place->tx); /* with early locks: a conflict, or an owner has failed */
+    return rc;
+}
+
+/* Again and again. */
 static int put_pairs(struct place *place) {
     for (uint64_t value = 1;; value++) {
         uint32_t pair = (uint32_t)value % PAIRS;
-        CHECK_OK(remo_tx_begin(place->tx));
-        CHECK_OK(put_word(place, key_of(place, 0, pair), value));
-        CHECK_OK(put_word(place, key_of(place, 1, pair), value));
-        int rc = remo_tx_commit(place->tx);
+        int rc = put_pair(place, pair, value);
         if (rc == -EAGAIN)
             continue;
         CHECK_OK(rc);
@@ -283,8 +243,7 @@ static int check_pairs(struct place *place) {
 static int coordinator_fails(struct remo_node *node, void *ctx) {
     struct place place;
     pthread_t thread;
-    (void)ctx;
-    CHECK(open_place(node, &place) == 0);
+    CHECK(open_place(node, ctx, &place) == 0);
     if (place.rank == 2) {
         long delay = (long)(cluster_now_ns() % 2000000);
         cluster_expect_death();
@@ -313,8 +272,7 @@ static int coordinator_fails(struct remo_node *node, void *ctx) {
 static int owner_fails(struct remo_node *node, void *ctx) {
     struct place place;
     pthread_t thread;
-    (void)ctx;
-    CHECK(open_place(node, &place) == 0);
+    CHECK(open_place(node, ctx, &place) == 0);
     if (place.rank == 1) {
         long delay = (long)(cluster_now_ns() % 2000000);
         cluster_expect_death();
@@ -324,11 +282,7 @@ static int owner_fails(struct remo_node *node, void *ctx) {
     }
     int rc = 0;
     for (uint64_t value = 1; place.rank == 2 && (rc == 0 || rc == -EAGAIN); value++) {
-        uint32_t pair = (uint32_t)value % PAIRS;
-        CHECK_OK(remo_tx_begin(place.tx));
-        CHECK_OK(put_word(&place, key_of(&place, 0, pair), value));
-        CHECK_OK(put_word(&place, key_of(&place, 1, pair), value));
-        rc = remo_tx_commit(place.tx);
+        rc = put_pair(&place, (uint32_t)value % PAIRS, value);
         atomic_store(&shared->has_begun, 1);
     }
     CHECK_CODE(rc, place.rank == 2 ? -EHOSTDOWN : 0);
@@ -463,13 +417,17 @@ static int undecided(struct remo_node *node, void *ctx) {
 }
 
 int main(int argc, char **argv) {
-    static const struct cluster_test tests[] = {CLUSTER_TEST(costs, 3),
-                                                CLUSTER_TEST(absent, 3),
-                                                CLUSTER_TEST(transfers, 3),
-                                                CLUSTER_TEST(coordinator_fails, 3),
-                                                CLUSTER_TEST(owner_fails, 3),
-                                                CLUSTER_TEST(undecided, 3),
-                                                {0}};
+    static const struct cluster_test tests[] = {
+        CLUSTER_TEST(costs, 3),
+        CLUSTER_TEST(absent, 3),
+        CLUSTER_TEST(transfers, 3),
+        CLUSTER_TEST(coordinator_fails, 3),
+        CLUSTER_TEST(owner_fails, 3),
+        CLUSTER_TEST(undecided, 3),
+        CLUSTER_TEST_NAMED("transfers_early", transfers, 3, .ctx = &early),
+        CLUSTER_TEST_NAMED("coordinator_fails_early", coordinator_fails, 3, .ctx = &early),
+        CLUSTER_TEST_NAMED("owner_fails_early", owner_fails, 3, .ctx = &early),
+        {0}};
     shared = cluster_shared(sizeof *shared);
     return cluster_main(argc, argv, tests, setup);
 }

@@ -1,16 +1,11 @@
 /* test_tx_queue.c - the queue for transactions between real nodes: order, each element once, a full and an
  * empty queue, elements of every length, pushes and pops of one transaction, conflicts, the cost of each
  * call, work that moves between a table and a queue, wrong arguments, the failure of a node. */
-#include <errno.h>
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "../../support/cluster.h"
 #include "systems/tx/table.h"
+#include "tx_place.h"
 
-#define LONG_TIME (100 * SECOND)
 #define THREADS 2u
 #define ELEMENTS 400u /* of each producer */
 #define PRODUCERS 4u
@@ -22,49 +17,13 @@ static struct shared {
     _Atomic uint32_t moved[2][2]; /* tokens: from a row, to a row; by the owner of the row */
 } * shared;
 
-struct place {
-    struct remo_node *node;
-    struct remo_table *table;
-    struct remo_tx_queue *queue;
-    struct remo_structure *structures[2]; /* of the table, of the queue */
-    struct remo_tx_space *space;
-    struct remo_tx *tx;
-};
-
 /* ---- open, one push, one pop ---- */
 
+/* Open a queue with these options, or with the default ones. */
 static int open_place(struct remo_node *node, const struct remo_tx_queue_options *options,
                       struct place *ret_place) {
-    struct remo_channel *root = remo_node_root(node);
-    ret_place->node = node;
-    CHECK_OK(remo_table_open(root, "table", NULL, &ret_place->table));
-    CHECK_OK(remo_tx_queue_open(root, "queue", options, &ret_place->queue));
-    ret_place->structures[0] = remo_table_structure(ret_place->table);
-    ret_place->structures[1] = remo_tx_queue_structure(ret_place->queue);
-    const struct remo_tx_space_options space = {.structures = ret_place->structures, .structure_count = 2};
-    CHECK_OK(remo_tx_space_open(root, "tx", &space, &ret_place->space));
-    CHECK_OK(remo_channel_wait(root, LONG_TIME));
-    CHECK_OK(remo_tx_open(ret_place->space, &ret_place->tx));
-    return 0;
-}
-
-static int close_place(struct place *place) {
-    CHECK_OK(cluster_meet());
-    remo_tx_close(place->tx);
-    remo_tx_space_close(place->space);
-    remo_tx_queue_close(place->queue);
-    remo_table_close(place->table);
-    CHECK_OK(cluster_meet());
-    return 0;
-}
-
-/* Return the key with this index among the rows that `owner` owns. */
-static uint64_t row_of(const struct place *place, uint32_t owner, uint32_t index) {
-    uint64_t key = 0;
-    for (uint32_t found = 0; found <= index;
-         found += remo_table_owner(place->table, &key, sizeof key) == owner)
-        key++;
-    return key;
+    static const struct remo_tx_queue_options none = {0};
+    return open_objects(node, NULL, options ? options : &none, ret_place);
 }
 
 /* A transaction of one thread, and its numbers. */
@@ -271,9 +230,9 @@ static int full_beside_table(struct remo_node *node, void *ctx) {
     CHECK(open_place(node, &options, place) == 0);
     CHECK(remo_node_rank(node) != 1 || run(&worker, push_body) == 0);
     for (uint32_t i = 0; i < 10 && remo_node_rank(node) == 1; i++) {
-        uint64_t row = row_of(place, 0, i);
+        uint64_t row = key_of(place, 0, i);
         CHECK_OK(remo_tx_begin(place->tx));
-        CHECK_OK(remo_tx_put(place->tx, place->structures[0], &row, sizeof row, &row, sizeof row));
+        CHECK_OK(remo_tx_put(place->tx, place->structure, &row, sizeof row, &row, sizeof row));
         CHECK_OK(push_word(place, 1));
         CHECK_CODE(remo_tx_commit(place->tx), -ENOSPC);
     }
@@ -491,7 +450,7 @@ struct cost {
 
 static struct cost cost_of(const struct place *place) {
     struct remo_stats queue, space;
-    remo_channel_stats(remo_structure_channel(place->structures[1]), &queue);
+    remo_channel_stats(remo_structure_channel(remo_tx_queue_structure(place->queue)), &queue);
     remo_channel_stats(remo_tx_space_channel(place->space), &space);
     return (struct cost){queue.reads + space.reads, queue.writes + space.writes,
                          queue.atomics + space.atomics};
@@ -574,12 +533,12 @@ static int row_to_queue(void *ctx, struct remo_tx *tx) {
     struct worker *worker = ctx;
     struct place *place = &worker->place;
     uint64_t tokens = 0;
-    int rc = remo_tx_read(tx, place->structures[0], &worker->row, 8, &tokens, 8, NULL);
+    int rc = remo_tx_read(tx, place->structure, &worker->row, 8, &tokens, 8, NULL);
     worker->is_moved = tokens > 0;
     if (rc != 0 || tokens == 0)
         return rc;
     tokens--;
-    rc = remo_tx_update(tx, place->structures[0], &worker->row, 8, &tokens, 8);
+    rc = remo_tx_update(tx, place->structure, &worker->row, 8, &tokens, 8);
     return rc ? rc : push_word(place, 1);
 }
 
@@ -592,9 +551,9 @@ static int queue_to_row(void *ctx, struct remo_tx *tx) {
     worker->is_moved = rc == 0;
     if (rc != 0)
         return rc == -ENOENT ? 0 : rc;
-    rc = remo_tx_read(tx, place->structures[0], &worker->row, 8, &tokens, 8, NULL);
+    rc = remo_tx_read(tx, place->structure, &worker->row, 8, &tokens, 8, NULL);
     tokens += element;
-    return rc ? rc : remo_tx_update(tx, place->structures[0], &worker->row, 8, &tokens, 8);
+    return rc ? rc : remo_tx_update(tx, place->structure, &worker->row, 8, &tokens, 8);
 }
 
 /* Count the tokens of all rows and of the queue. */
@@ -602,8 +561,8 @@ static int count_tokens(void *ctx, struct remo_tx *tx) {
     struct worker *worker = ctx;
     int rc = count_body(ctx, tx);
     for (uint32_t i = 0; i < 2 * ROWS && rc == 0; i++) {
-        uint64_t tokens = 0, row = row_of(&worker->place, i / ROWS, i % ROWS);
-        rc = remo_tx_read(tx, worker->place.structures[0], &row, 8, &tokens, 8, NULL);
+        uint64_t tokens = 0, row = key_of(&worker->place, i / ROWS, i % ROWS);
+        rc = remo_tx_read(tx, worker->place.structure, &row, 8, &tokens, 8, NULL);
         worker->count += tokens;
     }
     return rc;
@@ -618,14 +577,14 @@ static int moves(struct remo_node *node, void *ctx) {
     (void)ctx;
     CHECK(open_place(node, &options, &worker.place) == 0);
     for (uint32_t i = 0; i < ROWS && rank < 2; i++) {
-        uint64_t row = row_of(&worker.place, rank, i), tokens = TOKENS / (2 * ROWS);
-        CHECK_OK(remo_structure_insert(worker.place.structures[0], &row, 8, &tokens, 8));
+        uint64_t row = key_of(&worker.place, rank, i), tokens = TOKENS / (2 * ROWS);
+        CHECK_OK(remo_structure_insert(worker.place.structure, &row, 8, &tokens, 8));
     }
     CHECK_OK(cluster_meet());
     for (uint32_t i = 0; i < 300; i++) {
         uint32_t random = (i * 7 + rank * 3) ^ i / 5, owner = random % 2;
         bool pops = i % 2 != rank % 2;
-        worker.row = row_of(&worker.place, owner, random / 2 % ROWS);
+        worker.row = key_of(&worker.place, owner, random / 2 % ROWS);
         int rc = run(&worker, pops ? queue_to_row : row_to_queue);
         CHECK(rc == 0 || (rc == -ENOSPC && !pops)); /* a pop at two owners may not have ended */
         atomic_fetch_add(&shared->moved[pops][owner], rc == 0 && worker.is_moved);

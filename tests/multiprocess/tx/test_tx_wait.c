@@ -1,6 +1,6 @@
 /* test_tx_wait.c - transactions that wait until a key changes, between real nodes: keys that are present and
  * absent, queues, several owners, a table that grows, costs, limits, failures, wrong arguments. */
-#include "tx_place.h"
+#include "tx_waits.h"
 
 /* Shared by all processes. */
 static struct { _Atomic uint32_t steps; /* of the nodes, in turn */ } * shared;

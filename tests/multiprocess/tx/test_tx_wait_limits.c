@@ -3,7 +3,7 @@
  * whose requests time out. */
 #include "../../support/turns.h"
 #include "objects/rpc/rpc.h"
-#include "tx_place.h"
+#include "tx_waits.h"
 
 #define PAUSED_TASKS REMO__TX_WAITS_MAX
 #define CROWDS 2u              /* nodes that wait for one key: more than a thread and a sweep report */

@@ -12,6 +12,11 @@
 #include "../../support/turns.h"
 
 #define VALUE_BYTES 256u /* of an object, in tests whose values contain a number */
+#define RETAIN 8u        /* of old_options */
+
+/* A commit to the object fills its extent, so each commit but the first moves the object. */
+static const struct remo_versioned_options old_options = {
+    .objects = 1, .object_bytes = VALUE_BYTES, .log_bytes = VALUE_BYTES + 24, .retain = RETAIN};
 
 struct versioned_shared {
     _Atomic uint64_t committing, committed; /* the last commit that has begun; that has returned */
