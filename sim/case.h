@@ -28,6 +28,7 @@ struct sim_case {
     bool continues_after_failure; /* a node continues after a failed operation instead of leaving */
     bool has_own_fault;           /* injects its own fault; the campaign adds none */
     bool relies_on_end;           /* on mapped memory a node has failed only when its process has ended */
+    bool needs_sweeps;            /* so many operations that messages wait for their ends: see actor.c */
     uint32_t fault_first;         /* faults strike this node and later ones only */
 };
 

@@ -28,7 +28,7 @@ static void open_growing(void *state, struct remo_node *node, uint32_t rank) {
         .object = "tx", .name = case_name, .about = case_about, .nodes = node_count,                   \
         .threads = thread_count, .state_bytes = sizeof(struct tx_state), .open = open_keys,            \
         .close = sim_tx_close, .body = run, .after = end, .oracle = &oracle_tx, .relies_on_end = true, \
-        __VA_ARGS__                                                                                    \
+        .needs_sweeps = true, __VA_ARGS__                                                              \
     }
 
 const struct sim_case sim_case_tx_early_both =

@@ -9,6 +9,7 @@
 
 #include "remote/slots.h"
 #include "remote/wait.h"
+#include "sim/case.h"
 #include "sim/memory/cache.h"
 #include "sim/world/fault.h"
 #include "sim/network/net.h"
@@ -57,29 +58,29 @@ static uint32_t possible(struct sim_step *steps) {
     return count;
 }
 
-/* Return whether a thread of the node has slots in use although no step is possible: their operations have
- * ended. Completions notify no thread: only a poll of their own thread, or a sweep, frees the slots, and lets
- * messages follow that wait for this. */
-static bool has_ended_operations(uint32_t node) {
+/* Return whether half of the slots of a thread of the node are in use although no step is possible: their
+ * operations have ended. Completions notify no thread: only a poll of their own thread, or a sweep, frees the
+ * slots. Messages may wait for a slot, or for the earlier writes of the thread. */
+static bool is_busy(uint32_t node) {
     const struct remo__threads *threads = sim_world->nodes[node]->threads;
     uint32_t count = atomic_load(&threads->count), index = 0;
-    while (index < count && __atomic_load_n(&threads->of[index]->slots->in_flight, __ATOMIC_RELAXED) == 0)
+    while (index < count && threads->of[index]->slots->free_count > threads->of[index]->slots->depth / 2)
         index++;
     return index < count;
 }
 
-/* Return whether the node sweeps before time passes: operations have ended, or had ended at the last sweep.
- * Messages may be queued after that sweep, if it came too early to send them (POLL_NS of objects/rpc). */
+/* Return whether the node sweeps before time passes: a thread is busy, or was at the last sweep. Messages
+ * may be queued after that sweep, if it came too early to send them (POLL_NS of objects/rpc). */
 static bool needs_sweep(uint32_t node) {
-    bool had_ended = sim_world->had_ended[node];
-    sim_world->had_ended[node] = has_ended_operations(node);
-    return had_ended || sim_world->had_ended[node];
+    bool was_busy = sim_world->was_busy[node];
+    sim_world->was_busy[node] = is_busy(node);
+    return was_busy || sim_world->was_busy[node];
 }
 
 /* Advance time when no step is possible. Returns false if no step will ever be possible. The sweeps of a
- * service thread come last: nothing that is notified may need them. There are two exceptions. The first
- * sweeps of a node happen at once if operations of a thread have ended, and one after them. And if a thread
- * pauses again and again for a short time, the sweeps that are due meanwhile happen. */
+ * service thread come last: nothing that is notified may need them. There are two exceptions. In cases with
+ * `needs_sweeps`, the first sweeps of a node happen at once if a thread is busy, and one after them. And if a
+ * thread pauses again and again for a short time, the sweeps that are due meanwhile happen. */
 static bool jump(void) {
     uint64_t next = UINT64_MAX;
     struct sim_world *world = sim_world;
@@ -88,7 +89,8 @@ static bool jump(void) {
         if (world->paused[node])
             return true; /* it resumes before the deadlines of its peers */
     }
-    if (!sim_profile->mapped && world->idle_jumps <= IDLE_JUMPS_MAX && sim_net_sweep(UINT64_MAX, needs_sweep))
+    if (world->test->needs_sweeps && !sim_profile->mapped && world->idle_jumps <= IDLE_JUMPS_MAX
+        && sim_net_sweep(UINT64_MAX, needs_sweep))
         return true;
     for (uint32_t i = 0; i < world->actors_count; i++) {
         const struct sim_actor *actor = &world->actors[i];

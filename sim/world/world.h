@@ -110,7 +110,7 @@ struct sim_world { /* allocated in the simulated heap, as all state of a schedul
     bool is_mapped; /* peers' memory */
     bool running;   /* a schedule runs, not the set-up */
     bool crashed[SIM_NODES_MAX], paused[SIM_NODES_MAX];
-    bool had_ended[SIM_NODES_MAX]; /* operations of a thread, at the last sweep of the node (actor.c) */
+    bool was_busy[SIM_NODES_MAX]; /* a thread, at the last sweep of the node (actor.c) */
     bool lost[SIM_NODES_MAX];     /* its streams to all peers have ended; the node itself may still run */
     uint32_t parted_count;
     struct sim_parted {

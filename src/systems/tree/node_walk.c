@@ -100,3 +100,19 @@ int remo__tree_walk_previous(struct tree_walk *walk, struct tree_entry *ret_entr
     }
     return found;
 }
+
+bool remo__tree_node_is_whole(const void *node, uint32_t bytes) {
+    struct tree_header header = remo__tree_header_of(node);
+    struct tree_bytes low = {NULL, 0};
+    struct tree_walk walk;
+    struct tree_entry entry;
+    struct tree_sizes sizes = {.count = 0};
+    int found = 0;
+    if (!remo__tree_node_is_valid(node, bytes, header.level)
+        || !remo__tree_walk_begin(&walk, node, bytes, &low))
+        return false;
+    while (sizes.used <= header.used && (found = remo__tree_walk_next(&walk, &entry)) == 1)
+        remo__tree_sizes_add(&sizes, &entry);
+    return found == 0 && sizes.used == header.used && sizes.count == header.count
+           && remo__tree_sizes_packed(&sizes) <= remo__tree_node_room(node, bytes);
+}

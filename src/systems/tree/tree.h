@@ -3,18 +3,20 @@
  *   tree.c      open and close
  *   change.c    changes, at the calling node: made at once, or by a call to the owner
  *   cache.c     inner nodes that a thread has read
- *   read.c      gets
+ *   read.c      gets: from the root to a leaf
+ *   seek_leaf.c the entry of a key in a leaf
  *   range.c     limits of ranges of keys
  *   remove.c    removals of ranges, at the calling node and at the owner
- *   scan.c      scans
+ *   scan.c      scans: from leaf to leaf
+ *   scan_leaf.c the entries of one leaf
  *   cursor.c    cursors
  *   window.c    operations in flight: a window of each thread or task
  *   cut.c       versions of several owners at one instant
- *   owner.c     changes, at the owner: descend, split, merge, commit
+ *   owner.c     changes, at the owner; owner.h lists the files of their parts
  *   load.c      the load of sorted entries, at the owner
  *   overlay.c   the nodes that several writes of one commit have changed, at the owner
  *   serve.c     handlers of calls, at the owner; freezes; statistics
- *   node.h      one node of the tree, in private memory
+ *   node.h      one node of the tree, in private memory: node_*.c
  *
  * docs/internals/tree.md describes the protocol. */
 #pragma once

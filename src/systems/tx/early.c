@@ -192,21 +192,26 @@ static int make_others(struct remo_tx *tx, struct remo__tx_commit *commit) {
     return 0;
 }
 
+/* The channel may learn of a failure later than the node. */
+static bool has_failed(const struct remo_tx_space *space, const struct remo__tx_participant *owner) {
+    return atomic_load(&space->peers[owner->node].losses) != owner->losses
+           || remo_node_peer(space->node, owner->node) != REMO_PEER_UP;
+}
+
 /* An owner that is not connected any more gets no message. One that has connected since gets FINISH: it may
  * have locked an item. */
 int remo__tx_check_owners(struct remo__tx_commit *commit) {
     const struct remo__tx_participant *lost = NULL;
     for (uint32_t i = 1; i < commit->count; i++) {
         struct remo__tx_participant *owner = &commit->participants[i];
-        if (atomic_load(&commit->space->peers[owner->node].losses) == owner->losses)
+        if (!has_failed(commit->space, owner))
             continue;
         owner->is_informed = remo_channel_peer(commit->space->channel, owner->node) != REMO_CHANNEL_CONNECTED;
         lost = owner;
     }
     return lost ? remo__fail(-EHOSTDOWN,
-                             "node %u has failed or closed %s, so locks of this transaction are lost: "
-                             "nothing has changed; run "
-                             "the transaction again",
+                             "node %u has failed or closed %s, so the transaction's locks are lost: "
+                             "nothing has changed; run the transaction again",
                              lost->node, remo_channel_name(commit->space->channel))
                 : 0;
 }

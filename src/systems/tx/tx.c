@@ -18,8 +18,8 @@ static int check_structures(const struct remo_tx_space_options *options) {
                           REMO_TX_STRUCTURES_MAX);
     if (options->locks != REMO_TX_LATE && options->locks != REMO_TX_EARLY)
         return remo__fail(-EINVAL,
-                          "cannot open a transaction space with locks = %d: give REMO_TX_LATE or "
-                          "REMO_TX_EARLY",
+                          "cannot open a transaction space with locks = %d: "
+                          "give REMO_TX_LATE or REMO_TX_EARLY",
                           (int)options->locks);
     for (uint32_t i = 0; i < count; i++) {
         if (!options->structures[i])
