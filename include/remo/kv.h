@@ -6,8 +6,9 @@
  *          makes it valid when all participants have acknowledged. A delete marks the slot at its
  *          node, and then announces the removal. Announcements are remote procedure calls (rpc.h) of
  *          a service of the map. The threads that serve apply them (rpc.h, Serving), and so do
- *          threads that wait for their own inserts: these run the SHORT handlers and `done` functions
- *          of all services of the node meanwhile, and must hold no lock that one of them acquires.
+ *          threads that wait for their own inserts: on shared memory these run the SHORT handlers and
+ *          `done` functions of all services of the node meanwhile, and must hold no lock that one of
+ *          them acquires.
  * Layout:  slot = {u64 generation|key length|state, key, copy, copy}, copy = {u64 checksum, u64
  *          version|length, value}. Key and values have their maximum length; a slot is rounded up
  *          to cache lines. Keys and values of 8 bytes fit one line. The newer copy is the value. An
@@ -44,11 +45,13 @@
  *          When the node answers or has failed, the next get, next, poll or wait unlocks all such
  *          stripes of the calling thread and its tasks. A single change is sure to unlock only the
  *          stripe for which it waits. So call one of those four before the thread ends.
- *          While a participant pauses, inserts return -ETIMEDOUT. Gets and updates continue, except
- *          those of its slots and locks. A node that starts again after a failure cannot open a map
- *          with nodes that stayed (rpc.h, Failure).
+ *          While a participant pauses, inserts return -ETIMEDOUT. When all messages of this node
+ *          (remo_kv_open) are in flight, deletes also take op_timeout_ns, and return 0. Gets and updates
+ *          continue, except those of its slots and locks. A node that starts again after a failure
+ *          cannot open a map with nodes that stayed (rpc.h, Failure).
  * Threads: any, also in LONG handlers of rpc.h, of any depth: no operation of the map is a call that
- *          counts there. SHORT handlers must not use the map, except to start an operation.
+ *          counts there. SHORT handlers and `done` functions must not use the map, except to start an
+ *          operation.
  *          Operations of tasks (task.h) overlap as those of threads do, changes too. Each task
  *          has a window of its own. On a network a window has at most 126 reads in flight, that of a
  *          task 8, fewer if slots are large (Memory); the others wait for a buffer. Also on a

@@ -137,8 +137,12 @@ int remo__rpc_start_leaf(struct remo_rpc *rpc, struct remo_rpc_op *call) {
 }
 
 int remo__rpc_leaf_is_ready(const struct remo_rpc *rpc, uint32_t node) {
+    struct remo__sentence before = remo__sentence_get();
     int rc = remo__rpc_check_connected(rpc, node);
-    return rc == 0 || remo__is_departure(rc) ? 1 : rc == -EAGAIN ? 0 : rc;
+    if (rc != 0 && rc != -EAGAIN && !remo__is_departure(rc))
+        return rc;
+    remo__sentence_put(before);
+    return rc != -EAGAIN;
 }
 
 bool remo__rpc_leaf_has_ended(struct remo_rpc_op *call) {
@@ -149,11 +153,14 @@ void remo__rpc_leaf_serve(struct remo_rpc *rpc) {
     struct remo__thread *thread = remo__thread(rpc->node);
     if (!thread || thread->handling)
         return;
-    /* Elsewhere the replies of this thread could wait for its own writes: the service thread sends them. */
-    if (rpc->transport->mapped)
+    if (rpc->transport->mapped) {
         remo__rpc_serve_now(rpc->transport, thread);
-    else if (atomic_load(&rpc->transport->chores) > 0)
-        (void)remo__rpc_poll(rpc->transport, thread);
+    } else if (atomic_load(&rpc->transport->chores) > 0) {
+        /* The service thread runs the handlers: here their replies could wait for writes of this thread. */
+        struct remo__last_error discarded, *before = remo__errors_discard(&discarded);
+        remo__rpc_do_chores(rpc->transport, thread);
+        remo__errors_restore(before);
+    }
 }
 
 bool remo__rpc_leaf_is_queued(const struct remo_rpc_op *call) {

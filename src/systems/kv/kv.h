@@ -268,7 +268,8 @@ void remo__kv_trackers_close(struct remo_kv *kv);
 /* Send one message with the deferred records, and with as many of `records` (at most REMO__KV_BATCH_MAX) as
  * fit, at least half of REMO__KV_BATCH_MAX. This node has then applied them. Does not block.
  * *ret_sent_count of `records`, the first, were sent, in message *ret_number.
- * Errors: -ETIMEDOUT (all messages are in flight, or a participant has not opened the map), -EPROTO. */
+ * Errors: -ETIMEDOUT (all messages are in flight, or a participant has not opened the map; keeps the
+ * sentence, which may explain an operation that the poll has completed), -EPROTO. */
 int remo__kv_send_records(struct remo_kv *kv, const struct remo__kv_record *records, uint32_t count,
                           uint32_t *ret_sent_count, uint64_t *ret_number);
 /* Return whether all receivers have acknowledged the messages of this node up to `number`, or have

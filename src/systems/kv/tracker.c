@@ -214,29 +214,24 @@ static uint32_t fill_message(struct remo_kv *kv, struct remo__kv_message *messag
 }
 
 /* Check that all participants have opened the map, or have departed.
- * Errors: -ETIMEDOUT (not yet), -EPROTO. */
+ * Errors: -ETIMEDOUT (not yet; without a sentence), -EPROTO. */
 static int check_opened(struct remo_kv *kv) {
     for (uint32_t i = 0; !kv->all_opened && i < kv->receiver_count; i++) {
         int rc = remo__rpc_leaf_is_ready(kv->trackers, kv->calls[i].node);
-        if (rc == 0)
-            return remo__fail(-ETIMEDOUT, "node %u has not opened the map %s yet; see remo_channel_wait",
-                              kv->calls[i].node, remo_channel_name(kv->channel));
-        if (rc < 0)
-            return rc;
+        if (rc <= 0)
+            return rc == 0 ? -ETIMEDOUT : rc;
     }
     kv->all_opened = true;
     return 0;
 }
 
-/* Return 0 if a message is free. send_mutex is held. Errors: -ETIMEDOUT, -EPROTO. */
+/* Return 0 if a message is free. send_mutex is held. Errors: -ETIMEDOUT (without a sentence), -EPROTO. */
 static int make_room(struct remo_kv *kv) {
     int rc = remo__likely(kv->all_opened) ? 0 : check_opened(kv);
     if (rc == 0 && kv->sent_number - atomic_load(&kv->acked_number) == kv->messages_max) {
         check_messages(kv, false);
         if (kv->sent_number - atomic_load(&kv->acked_number) == kv->messages_max)
-            rc = remo__fail_static(-ETIMEDOUT,
-                                   "all messages of the map are in flight: a peer that is up has not "
-                                   "acknowledged them; nothing was sent");
+            rc = -ETIMEDOUT;
     }
     return rc;
 }

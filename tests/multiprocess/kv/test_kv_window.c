@@ -218,17 +218,32 @@ static void *hold_stripe(void *ctx) {
     return NULL;
 }
 
+/* Send records that remove nothing until all messages are in flight. */
+static int fill_messages(struct remo_kv *kv) {
+    const struct remo__kv_record record = {.hash = 1, .entry = REMO__KV_RECORD_REMOVE << 48};
+    uint32_t count;
+    uint64_t number;
+    int rc = 0;
+    while (rc == 0)
+        rc = remo__kv_send_records(kv, &record, 1, &count, &number);
+    CHECK_EQUAL(rc, -ETIMEDOUT);
+    return 0;
+}
+
 /* An insert fails. An earlier and a later one are not acknowledged, because the service thread of the peer is
- * held. */
+ * held, and the last one is not sent. */
 static int fail_between(struct remo_kv *kv) {
-    uint64_t keys[] = {2, 1, 3};
-    struct remo_kv_op ops[3];
+    uint64_t keys[] = {2, 1, 3, 4};
+    struct remo_kv_op ops[4];
     struct locking locking = {.kv = kv, .stripe = stripe_of(kv, keys[1])};
     pthread_t thread;
     while (stripe_of(kv, keys[0]) == locking.stripe)
         keys[0] += 2;
     while (stripe_of(kv, keys[2]) == locking.stripe || stripe_of(kv, keys[2]) == stripe_of(kv, keys[0]))
         keys[2] += 2;
+    while (stripe_of(kv, keys[3]) == locking.stripe || stripe_of(kv, keys[3]) == stripe_of(kv, keys[0])
+           || stripe_of(kv, keys[3]) == stripe_of(kv, keys[2]) || keys[3] == keys[0])
+        keys[3] += 2;
     CHECK(pthread_create(&thread, NULL, hold_stripe, &locking) == 0);
     while (!atomic_load(&locking.is_locked))
         cluster_sleep_ms(1);
@@ -238,6 +253,11 @@ static int fail_between(struct remo_kv *kv) {
     }
     while (step_of(&ops[0]) != REMO__KV_STEP_ACK || step_of(&ops[2]) != REMO__KV_STEP_ACK)
         CHECK(remo_kv_poll(kv) == 3);
+    CHECK(fill_messages(kv) == 0);
+    ops[3] = op_of(REMO_KV_INSERT, &keys[3], &keys[3]);
+    CHECK_OK(remo_kv_start(kv, &ops[3]));
+    while (step_of(&ops[3]) != REMO__KV_STEP_SEND)
+        CHECK(remo_kv_poll(kv) == 4);
     atomic_store(&locking.is_done, true);
     CHECK(pthread_join(thread, NULL) == 0);
     CHECK_OK(locking.rc);
@@ -245,6 +265,7 @@ static int fail_between(struct remo_kv *kv) {
     atomic_store(&window->is_released[1], true);
     CHECK_OK(remo_kv_wait(kv, &ops[0]));
     CHECK_OK(remo_kv_wait(kv, &ops[2]));
+    CHECK_OK(remo_kv_wait(kv, &ops[3]));
     return 0;
 }
 
