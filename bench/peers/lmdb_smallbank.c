@@ -67,11 +67,9 @@ static void check(const struct lmdb_store *store, const union transaction_counts
 
 const struct lmdb_workload lmdb_smallbank = {
     .bench = "smallbank",
-    .object = "tx",
-    .tables = {"savings", "checking"},
-    .key_bytes = CUSTOMER_BYTES,
+    .tables = {.names = {"savings", "checking"}, .key_bytes = CUSTOMER_BYTES},
     .insert = insert,
-    .points = {{.run = run}},
+    .run = run,
     .add_counts = add_counts,
     .check = check,
 };

@@ -1,4 +1,4 @@
-/* lmdb_store.h - the environment of LMDB as one process uses it, and benchmarks that run transactions in it.
+/* lmdb_store.h - the environment of LMDB as one process uses it, and its benchmarks.
  * A function that fails prints a sentence, and ends the process. */
 #pragma once
 
@@ -9,64 +9,60 @@
 
 #include "base/random.h"
 #include "bench/peers/measure.h"
+#include "bench/peers/ordered.h"
 #include "bench/peers/processes.h"
-#include "bench/tree/mix.h"
 
 #define LMDB_TABLES_MAX 8u
-#define LMDB_POINTS_MAX 8u
+
+struct lmdb_tables {
+    const char *names[LMDB_TABLES_MAX]; /* NULL after the last one */
+    uint32_t text_keys;                 /* bit i: the keys of table i are texts, and not integers */
+    size_t key_bytes;                   /* of the file, for each key of --keys */
+};
 
 /* The databases, as seen by one process. */
 struct lmdb_store {
-    const struct lmdb_workload *workload;
-    const struct lmdb_point *point;
+    const struct lmdb_tables *tables;
     const struct measure_options *options;
-    struct processes processes;
     MDB_env *env;
-    MDB_dbi tables[LMDB_TABLES_MAX];
-    MDB_txn *reader;  /* renewed for each transaction that only reads */
-    MDB_txn *txn;     /* the current one */
-    bool has_changes; /* of the current one */
+    MDB_dbi dbis[LMDB_TABLES_MAX];
+    MDB_txn *reader;    /* renewed for each transaction that only reads */
+    MDB_txn *txn;       /* the current one */
+    bool has_changes;   /* of the current one */
+    MDB_cursor *cursor; /* of `reader`; NULL: none is open */
+
+    /* of TATP and SmallBank (lmdb.c) */
+    const struct lmdb_workload *workload;
+    struct processes processes;
     struct remo__random random;
     union transaction_counts counts;
-    uint64_t paused_ns; /* set by `run`: time since the last timing that is not counted */
-
-    /* of benchmarks of the ordered map (lmdb_tree.c) */
-    struct tree_keys keys;
-    struct mix_worker worker;
-    uint64_t changes;   /* of the point, by this process */
-    MDB_cursor *cursor; /* of store->reader */
-    struct tree_record *records;
-    unsigned entries; /* of a scan */
 };
 
-/* A figure to measure. */
-struct lmdb_point {
-    const char *variant;                   /* NULL: none */
-    void (*run)(struct lmdb_store *store); /* one transaction; of a scan: a window of entries */
-    bool is_uniform;                       /* not measured with --zipf */
-    bool is_scan;                          /* an operation is an entry */
-};
-
-/* A benchmark. */
+/* A benchmark of transactions. */
 struct lmdb_workload {
-    const char *bench, *object;
-    const char *tables[LMDB_TABLES_MAX]; /* NULL after the last one */
-    uint32_t text_keys;                  /* bit i: the keys of table i are texts, and not integers */
-    size_t key_bytes;                    /* of the file, for each key of --keys */
+    const char *bench;
+    struct lmdb_tables tables;
     /* Insert the rows of key `key`, from 1 to the number of keys. Called with ascending keys. */
     void (*insert)(struct lmdb_store *store, uint64_t key);
-    /* Before and after each point, in each process; may be NULL. */
-    void (*begin)(struct lmdb_store *store);
-    void (*finish)(struct lmdb_store *store);
-    struct lmdb_point points[LMDB_POINTS_MAX]; /* `run` of the one after the last is NULL */
-    bool has_distribution;                     /* of keys, by --zipf */
-    /* Add up the counts of a process; may be NULL. */
+    void (*run)(struct lmdb_store *store); /* one transaction */
+    /* Add up the counts of a process. */
     void (*add_counts)(union transaction_counts *to, const union transaction_counts *counts);
-    /* Check the result of all processes after each point; store->reader is active. */
+    /* Check the result of all processes; store->reader is active. */
     void (*check)(const struct lmdb_store *store, const union transaction_counts *all);
 };
 
-extern const struct lmdb_workload lmdb_tatp, lmdb_smallbank, lmdb_tree, lmdb_scan, lmdb_ycsb;
+extern const struct lmdb_workload lmdb_tatp, lmdb_smallbank;
+extern const struct ordered_store lmdb_ordered;
+
+/* Make the folder of the file, on a tmpfs. The program removes it when it ends. */
+void lmdb_make_folder(const struct lmdb_store *store);
+/* Remove it now: its files remain until the processes that have opened them end. */
+void lmdb_remove_folder(void);
+void lmdb_open(struct lmdb_store *store);
+/* Open the tables, or make them (`flags` MDB_CREATE). */
+void lmdb_open_tables(struct lmdb_store *store, unsigned flags);
+/* Open the transaction for reads, and read all rows, so that few transactions wait for a page fault. */
+void lmdb_open_reader(struct lmdb_store *store);
 
 /* End the process unless `rc` is 0. */
 void lmdb_check(int rc, const char *what);

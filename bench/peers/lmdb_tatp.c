@@ -41,7 +41,7 @@ static int remove_row(void *tx, enum tatp_table table, const struct tatp_key *ke
     struct lmdb_store *store = tx;
     size_t integer = integer_of(table, key);
     MDB_val name = lmdb_value(&integer, sizeof integer);
-    int rc = mdb_del(store->txn, store->tables[table], &name, NULL);
+    int rc = mdb_del(store->txn, store->dbis[table], &name, NULL);
     if (rc == MDB_NOTFOUND)
         return -ENOENT;
     lmdb_check(rc, "delete a row");
@@ -66,8 +66,7 @@ static void insert(struct lmdb_store *store, uint64_t subscriber) {
     char digits[TATP_NUMBER_DIGITS + 1];
     tatp_make_number(digits, subscriber);
     MDB_val name = lmdb_value(digits, TATP_NUMBER_DIGITS), value = lmdb_value(&subscriber, sizeof subscriber);
-    lmdb_check(mdb_put(store->txn, store->tables[TATP_NUMBERS], &name, &value, MDB_APPEND),
-               "append a number");
+    lmdb_check(mdb_put(store->txn, store->dbis[TATP_NUMBERS], &name, &value, MDB_APPEND), "append a number");
     (void)tatp_populate(subscriber, append_row, store); /* an error ends the process */
 }
 
@@ -78,7 +77,7 @@ static void find_by_number(const struct lmdb_store *store, uint64_t subscriber) 
     char digits[TATP_NUMBER_DIGITS + 1];
     tatp_make_number(digits, subscriber);
     MDB_val name = lmdb_value(digits, TATP_NUMBER_DIGITS), value;
-    lmdb_check(mdb_get(store->txn, store->tables[TATP_NUMBERS], &name, &value), "find a number");
+    lmdb_check(mdb_get(store->txn, store->dbis[TATP_NUMBERS], &name, &value), "find a number");
     if (value.mv_size != sizeof subscriber || memcmp(value.mv_data, &subscriber, sizeof subscriber) != 0)
         processes_fail("the benchmark is wrong: the number of subscriber %llu has another row",
                        (unsigned long long)subscriber);
@@ -109,12 +108,11 @@ static void check(const struct lmdb_store *store, const union transaction_counts
 
 const struct lmdb_workload lmdb_tatp = {
     .bench = "tatp",
-    .object = "tx",
-    .tables = {"subscribers", "access", "facilities", "forwardings", "numbers"},
-    .text_keys = 1u << TATP_NUMBERS,
-    .key_bytes = SUBSCRIBER_BYTES,
+    .tables = {.names = {"subscribers", "access", "facilities", "forwardings", "numbers"},
+               .text_keys = 1u << TATP_NUMBERS,
+               .key_bytes = SUBSCRIBER_BYTES},
     .insert = insert,
-    .points = {{.run = run}},
+    .run = run,
     .add_counts = add_counts,
     .check = check,
 };

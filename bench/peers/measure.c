@@ -199,8 +199,9 @@ __attribute__((format(printf, 2, 3))) static void append(struct line *line, cons
 static void begin_line(struct line *line, const struct measure_options *options,
                        const struct measure_subject *subject) {
     line->used = 0;
-    append(line, "{\"peer\":\"%s\",\"bench\":\"%s\",\"object\":\"%s\",\"nodes\":%d,\"threads\":1",
-           options->peer, subject->bench, subject->object, subject->nodes);
+    append(line, "{\"peer\":\"%s\",\"bench\":\"%s\",\"object\":\"%s\",\"nodes\":%d,\"threads\":%u",
+           options->peer, subject->bench, subject->object, subject->nodes,
+           subject->threads ? subject->threads : 1);
     if (subject->variant)
         append(line, ",\"variant\":\"%s\"", subject->variant);
     if (options->transport)

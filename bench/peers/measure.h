@@ -59,6 +59,7 @@ void measure_merge(const struct measure_result *results, int count, struct measu
 struct measure_subject {
     const char *bench, *object, *variant;
     int nodes;
+    unsigned threads; /* of each node; 0: 1 */
     uint64_t bytes;
     unsigned window;
     unsigned active;

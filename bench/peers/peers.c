@@ -31,6 +31,7 @@ static const char *const one_sided[] = {"read", "write",   "fetch_add", "compare
 static const char *const key_value[] = {"kv", NULL};
 static const char *const calls[] = {"rpc", NULL};
 static const char *const transactions[] = {"smallbank", "tatp", NULL};
+static const char *const ordered_map[] = {"tree", "scan", "ycsb", NULL};
 static const char *const transactions_and_map[] = {"smallbank", "tatp", "tree", "scan", "ycsb", NULL};
 
 #define OPENMPI "openmpi-bin libopenmpi-dev"
@@ -51,12 +52,13 @@ static const struct peer peers[] = {
     {"openshmem", "peer-oshmem", "oshrun", NULL, OPENMPI, mpi_default, one_sided, NULL},
     {"redis", "peer-redis", "redis-server", NULL, "redis-server", NULL, key_value, "unix"},
     {"redis", "peer-redis", "redis-server", NULL, "redis-server", NULL, key_value, "tcp"},
-    {"redis", "peer-redis", "redis-server", NULL, "redis-server", NULL, transactions, "unix"},
+    {"redis", "peer-redis", "redis-server", NULL, "redis-server", NULL, transactions_and_map, "unix"},
     {"memcached", "peer-memcached", "memcached", NULL, "memcached", NULL, key_value, "unix"},
     {"memcached", "peer-memcached", "memcached", NULL, "memcached", NULL, key_value, "tcp"},
     {"ucx", "peer-ucx", NULL, NULL, "libucx-dev", NULL, calls, NULL},
     {"nng", "peer-nng", NULL, NULL, "libnng-dev", NULL, calls, NULL},
     {"lmdb", "peer-lmdb", NULL, NULL, "liblmdb-dev", NULL, transactions_and_map, NULL},
+    {"rocksdb", "peer-rocksdb", NULL, NULL, "librocksdb-dev", NULL, ordered_map, NULL},
     {"sqlite", "peer-sqlite", NULL, NULL, "libsqlite3-dev", NULL, transactions, NULL},
     {"postgresql", "peer-postgresql", "postgres", POSTGRESQL_FOLDERS, "postgresql libpq-dev", NULL,
      transactions, "unix"},

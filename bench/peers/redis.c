@@ -1,5 +1,5 @@
 /* redis.c - Redis without persistence, over a Unix socket or TCP loopback, pipelined: its map (kv.h), and
- * transactions (redis_tx.c). */
+ * transactions (redis_tx.c), and an ordered map (redis_tree.c). */
 #include "bench/peers/redis_tx.h"
 
 #include <string.h>
@@ -33,6 +33,8 @@ int main(int argc, char **argv) {
                                            .set_reply = "+OK\r\n"};
     struct measure_options options;
     measure_parse(argc, argv, &options);
+    if (ordered_has(options.bench))
+        return ordered_main(&redis_ordered, argc, argv);
     if (strcmp(options.bench, "kv") != 0)
         return transactions_main(&redis_transactions, argc, argv);
     return kv_main(&redis, argc, argv);

@@ -5,22 +5,23 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <unistd.h>
 
 #include "bench/peers/processes.h"
 
-#define BUFFER_BYTES (1u << 20)
 #define REPLY_SECONDS 30
 
 struct redis_client {
     int fd;
     size_t to_send;       /* bytes of `commands` */
     size_t used, present; /* of `replies`: bytes that were returned, and received */
-    char commands[BUFFER_BYTES], replies[BUFFER_BYTES];
+    char commands[REDIS_BUFFER_BYTES], replies[REDIS_BUFFER_BYTES];
 };
 
 /* ---- the server ---- */
@@ -64,6 +65,24 @@ void redis_command_line(const struct measure_options *options, const struct serv
     memcpy(ret_argv + count, common, sizeof common);
 }
 
+static void settle(const void *ctx) {
+    server_share_processors(ctx);
+}
+
+void redis_start(const struct measure_options *options) {
+    char texts[2][32];
+    const char *argv[KV_ARGUMENTS_MAX];
+    struct server_endpoint endpoint;
+    if (!server_make_folder(NULL) || server_choose_endpoint(false, &endpoint) != 0)
+        exit(1);
+    redis_command_line(options, &endpoint, texts, argv);
+    server_launch(argv, SIGTERM, settle, options);
+    int fd = server_await();
+    if (fd < 0)
+        exit(1);
+    close(fd);
+}
+
 struct redis_client *redis_open(void) {
     struct redis_client *client = calloc(1, sizeof *client);
     if (!client)
@@ -90,8 +109,9 @@ static void send_all(struct redis_client *client) {
 }
 
 static void append(struct redis_client *client, const void *bytes, size_t count) {
-    if (count > BUFFER_BYTES - client->to_send)
-        processes_fail("the commands of a window exceed %u bytes; give a smaller --window", BUFFER_BYTES);
+    if (count > REDIS_BUFFER_BYTES - client->to_send)
+        processes_fail("the commands of a window exceed %u bytes; give a smaller --window",
+                       REDIS_BUFFER_BYTES);
     memcpy(client->commands + client->to_send, bytes, count);
     client->to_send += count;
 }
@@ -148,7 +168,8 @@ static void receive_some(struct redis_client *client) {
         memmove(client->replies, client->replies + client->used, client->present);
         client->used = 0;
     }
-    ssize_t count = recv(client->fd, client->replies + client->present, BUFFER_BYTES - client->present, 0);
+    ssize_t count =
+        recv(client->fd, client->replies + client->present, REDIS_BUFFER_BYTES - client->present, 0);
     if (count == 0 || (count < 0 && errno != EINTR))
         processes_fail("no reply of Redis: %s",
                        count == 0 ? "it has closed the connection" : strerror(errno));

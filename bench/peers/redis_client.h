@@ -1,4 +1,5 @@
-/* redis_client.h - a connection to Redis with commands in flight, for its benchmarks of transactions.
+/* redis_client.h - a connection to Redis with commands in flight, for its benchmarks of transactions
+ * and of the ordered map.
  * A function that fails prints a sentence, and ends the process. */
 #pragma once
 
@@ -7,12 +8,16 @@
 #include <stdint.h>
 
 #include "bench/peers/kv.h"
+#include "bench/peers/ordered.h"
 
-#define REDIS_SHA_BYTES 41    /* of a script, as text */
-#define REDIS_NUMBER_BYTES 24 /* of a number, as text */
-#define REDIS_WORDS_MAX 16    /* of a call of a script */
+#define REDIS_BUFFER_BYTES (1u << 20) /* the longest reply, and the longest commands of a window */
+#define REDIS_SHA_BYTES 41            /* of a script, as text */
+#define REDIS_NUMBER_BYTES 24         /* of a number, as text */
+#define REDIS_WORDS_MAX 16            /* of a call of a script */
 
 struct redis_client;
+
+extern const struct ordered_store redis_ordered; /* redis_tree.c */
 
 /* An argument of a command. */
 struct redis_word {
@@ -32,6 +37,8 @@ struct redis_reply {
 void redis_command_line(const struct measure_options *options, const struct server_endpoint *endpoint,
                         char texts[2][32], const char *ret_argv[KV_ARGUMENTS_MAX]);
 
+/* Start the server for several processes, on a Unix socket. */
+void redis_start(const struct measure_options *options);
 /* Connect to the server that this program has started. */
 struct redis_client *redis_open(void);
 /* Add a command to those that the next redis_receive sends. */

@@ -3,35 +3,16 @@
  * transactions of a window together. Server and clients share the processors of the benchmark. */
 #include "bench/peers/redis_tx.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
 #define FILL_COMMANDS 256u /* in flight, while the store is filled or checked */
 
-/* ---- the server ---- */
-
-static void settle(const void *ctx) {
-    server_share_processors(ctx);
-}
+/* ---- the benchmark ---- */
 
 static void start(struct transactions *bench) {
-    char texts[2][32];
-    const char *argv[KV_ARGUMENTS_MAX];
-    struct server_endpoint endpoint;
-    if (!server_make_folder(NULL) || server_choose_endpoint(false, &endpoint) != 0)
-        exit(1);
-    redis_command_line(bench->options, &endpoint, texts, argv);
-    server_launch(argv, SIGTERM, settle, bench->options);
-    int fd = server_await();
-    if (fd < 0)
-        exit(1);
-    close(fd);
+    redis_start(bench->options);
 }
-
-/* ---- the benchmark ---- */
 
 static const struct redis_workload *workload_of(const struct transactions *bench) {
     return bench->is_tatp ? &redis_tatp : &redis_smallbank;

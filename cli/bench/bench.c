@@ -87,8 +87,8 @@ static const struct argp_option option_list[] = {
     {"model", KEY_MODEL, "NAME=VALUE,...", 0, "sim: change these parameters of the network", 1},
     {"json", KEY_JSON, 0, 0, "print one JSON object a line instead of a table", 2},
     {"peers", KEY_PEERS, 0, 0,
-     "measure Open MPI, OpenSHMEM, Redis, memcached, UCX, nng, LMDB, SQLite and PostgreSQL as well, if they "
-     "are installed",
+     "measure Open MPI, OpenSHMEM, Redis, memcached, UCX, nng, LMDB, RocksDB, SQLite and PostgreSQL as well, "
+     "if they are installed",
      2},
     {"plot", KEY_PLOT, "FILE", 0,
      "draw the figures to this .svg or .png file, and from the 13th on to FILE-2, ...; needs gnuplot", 2},

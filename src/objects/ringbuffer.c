@@ -7,8 +7,9 @@
 #include "objects/region.h"
 
 #define RETRY_PAUSE_NS REMO__NS_PER_MS /* between attempts to acknowledge */
-#define RELAX_PER_MESSAGE 4u           /* of the last batch, before the receiver probes for the next one */
-#define RELAX_MAX 64u
+#define RELAX_PER_MESSAGE 16u          /* of the last batch, before the receiver probes for the next one */
+#define RELAX_SINGLE 4u                /* after a batch of one message, such as a request or a reply */
+#define RELAX_MAX 128u                 /* of a pause */
 #define RELAX_CAPACITY \
     1024u                   /* bytes of a ring for each: the sender of a small ring would fill it meanwhile */
 #define PREFETCH_BYTES 128u /* from the end of a record to the line that its send fetches for later ones */
@@ -462,13 +463,15 @@ static int check_receiver(const struct remo_ringbuffer *ring) {
 }
 
 /* All messages that had arrived are received. The more there were, the more probably the sender is in the
- * middle of a stream. So pause in proportion: a probe takes a line that the sender is about to write. */
+ * middle of a stream. So pause in proportion: a probe takes a line that the sender is about to write. A pause
+ * is longer than the sender needs for as many messages, so that batches grow up to the longest pause. */
 static OUT_OF_LINE void await_batch(struct remo_ringbuffer *ring) {
     uint64_t batch_bytes = ring->cursor.position - ring->caught_up;
     uint64_t messages = batch_bytes / remo__record_bytes(ring->found_bytes);
     ring->caught_up = ring->cursor.position;
     uint64_t most = remo__min(RELAX_MAX, ring->cursor.capacity / RELAX_CAPACITY);
-    remo__relax_awake(ring->node, (uint32_t)remo__min(RELAX_PER_MESSAGE * messages, most));
+    uint64_t each = messages > 1 ? RELAX_PER_MESSAGE : RELAX_SINGLE;
+    remo__relax_awake(ring->node, (uint32_t)remo__min(each * messages, most));
 }
 
 /* Wait until a message is at the cursor. */

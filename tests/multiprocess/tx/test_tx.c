@@ -139,18 +139,6 @@ static int steps(struct remo_node *node, void *ctx) {
 
 /* ---- costs ---- */
 
-struct cost {
-    uint64_t reads, writes, atomics;
-};
-
-static struct cost cost_of(struct place *place) {
-    struct remo_stats table, space;
-    remo_channel_stats(remo_structure_channel(place->structure), &table);
-    remo_channel_stats(remo_tx_space_channel(place->space), &space);
-    return (struct cost){table.reads + space.reads, table.writes + space.writes,
-                         table.atomics + space.atomics};
-}
-
 static int expect_cost(struct place *place, struct cost before, uint64_t reads, uint64_t writes) {
     struct cost after = cost_of(place);
     CHECK_EQUAL(after.reads - before.reads, reads);

@@ -45,17 +45,6 @@ static int check_word(struct place *place, uint64_t key, uint64_t expected) {
 
 /* ---- costs ---- */
 
-struct cost {
-    uint64_t reads, writes;
-};
-
-static struct cost cost_of(struct place *place) {
-    struct remo_stats table, space;
-    remo_channel_stats(remo_structure_channel(place->structure), &table);
-    remo_channel_stats(remo_tx_space_channel(place->space), &space);
-    return (struct cost){table.reads + space.reads, table.writes + space.writes};
-}
-
 /* Check the cost since `before`. Calls for which the commit or abort does not wait may follow it. */
 static int check_cost(struct place *place, struct cost before, uint64_t reads, uint64_t writes) {
     struct cost after;

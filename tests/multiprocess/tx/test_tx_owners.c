@@ -43,17 +43,6 @@ static int put_word(struct place *place, uint64_t key, uint64_t value) {
 
 /* ---- costs ---- */
 
-struct cost {
-    uint64_t reads, writes;
-};
-
-static struct cost cost_of(struct place *place) {
-    struct remo_stats table, space;
-    remo_channel_stats(remo_structure_channel(place->structure), &table);
-    remo_channel_stats(remo_tx_space_channel(place->space), &space);
-    return (struct cost){table.reads + space.reads, table.writes + space.writes};
-}
-
 /* Commit, and check the cost since `before`: calls for which the commit does not wait may follow it. */
 static int commit_for(struct place *place, struct cost before, uint64_t reads, uint64_t writes) {
     struct cost after;

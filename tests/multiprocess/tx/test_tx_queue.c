@@ -444,18 +444,6 @@ static int conflicts(struct remo_node *node, void *ctx) {
 
 /* ---- costs ---- */
 
-struct cost {
-    uint64_t reads, writes, atomics;
-};
-
-static struct cost cost_of(const struct place *place) {
-    struct remo_stats queue, space;
-    remo_channel_stats(remo_structure_channel(remo_tx_queue_structure(place->queue)), &queue);
-    remo_channel_stats(remo_tx_space_channel(place->space), &space);
-    return (struct cost){queue.reads + space.reads, queue.writes + space.writes,
-                         queue.atomics + space.atomics};
-}
-
 /* A write is a call: the owner's reply to it is a write of the owner. */
 static int expect_cost(const struct place *place, struct cost before, uint64_t reads, uint64_t writes) {
     struct cost after = cost_of(place);

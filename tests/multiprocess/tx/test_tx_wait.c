@@ -311,17 +311,6 @@ static int growth(struct remo_node *node, void *ctx) {
 
 /* ---- the cost of a wait ---- */
 
-struct cost {
-    uint64_t reads, writes;
-};
-
-static struct cost cost_of(const struct place *place) {
-    struct remo_stats table, space;
-    remo_channel_stats(remo_structure_channel(place->structure), &table);
-    remo_channel_stats(remo_tx_space_channel(place->space), &space);
-    return (struct cost){table.reads + space.reads, table.writes + space.writes};
-}
-
 /* Begin, and read keys of the nodes 1 and 2, and wait. */
 static void *wait_for_two(void *ctx) {
     struct own *own = ctx;

@@ -77,3 +77,25 @@ static inline int plain_read(struct place *place, uint64_t key, uint64_t *ret_va
     return remo_structure_lookup(place->structure, &key, sizeof key, ret_value, sizeof *ret_value, NULL,
                                  NULL);
 }
+
+/* ---- costs ---- */
+
+/* Operations that this node has started, of all that the place has open. */
+struct cost {
+    uint64_t reads, writes, atomics;
+};
+
+static inline struct cost cost_of(const struct place *place) {
+    struct remo_channel *channels[] = {remo_structure_channel(place->structure),
+                                       remo_tx_space_channel(place->space),
+                                       remo_structure_channel(remo_tx_queue_structure(place->queue))};
+    struct cost cost = {0, 0, 0};
+    for (uint32_t i = 0; i < (place->queue ? 3u : 2u); i++) {
+        struct remo_stats stats;
+        remo_channel_stats(channels[i], &stats);
+        cost.reads += stats.reads;
+        cost.writes += stats.writes;
+        cost.atomics += stats.atomics;
+    }
+    return cost;
+}
