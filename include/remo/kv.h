@@ -8,7 +8,7 @@
  *          a service of the map. The threads that serve apply them (rpc.h, Serving), and so do
  *          threads that wait for their own inserts: on shared memory these run the SHORT handlers and
  *          `done` functions of all services of the node meanwhile, and must hold no lock that one of
- *          them acquires.
+ *          them acquires. The callbacks of that node's service thread may then run up to 1 ms later.
  * Layout:  slot = {u64 generation|key length|state, key, copy, copy}, copy = {u64 checksum, u64
  *          version|length, value}. Key and values have their maximum length; a slot is rounded up
  *          to cache lines. Keys and values of 8 bytes fit one line. The newer copy is the value. An
