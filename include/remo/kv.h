@@ -4,10 +4,11 @@
  *          index key -> (node, slot). Inserts, updates and deletes acquire the ticket lock of the
  *          key's stripe. An insert fills a slot of this node, announces it to all indices, and
  *          makes it valid when all participants have acknowledged. A delete marks the slot at its
- *          node, and then announces the removal. Announcements use one ring buffer per node. The
- *          service thread of each node applies them; on shared memory, so does a thread that waits
- *          for its own insert. The callbacks of that node's service thread may then run up to 1 ms
- *          later.
+ *          node, and then announces the removal. Announcements are remote procedure calls (rpc.h) of
+ *          a service of the map. The threads that serve apply them (rpc.h, Serving), and so do
+ *          threads that wait for their own inserts: on shared memory these run the SHORT handlers and
+ *          `done` functions of all services of the node meanwhile, and must hold no lock that one of
+ *          them acquires. The callbacks of that node's service thread may then run up to 1 ms later.
  * Layout:  slot = {u64 generation|key length|state, key, copy, copy}, copy = {u64 checksum, u64
  *          version|length, value}. Key and values have their maximum length; a slot is rounded up
  *          to cache lines. Keys and values of 8 bytes fit one line. The newer copy is the value. An
@@ -18,15 +19,15 @@
  *          uncontended:
  *          - update, fetch_add, compare_put: 2 atomics (lock) + 1 read + 1 write; no write if the
  *            operation is refused, no read if the key is absent;
- *          - insert: 2 atomics + n-1 writes (notify), and a wait for 1 write (notify) of each other
- *            participant;
+ *          - insert: 2 atomics + n-1 writes (notify), the requests, and a wait for the reply of each
+ *            other participant, 1 write (notify) of it;
  *          - put: an update if the key is present, an insert if it is absent;
- *          - delete: 2 atomics + 1 read + 1 write + n-1 writes (notify), without a wait for
- *            participants;
+ *          - delete: 2 atomics + 1 read + 1 write + n-1 writes (notify), the requests, without a wait
+ *            for the replies;
  *          - next: 1 read for each entry that it visits: one per key, and briefly those of deleted
  *            keys.
- *          Inserts and deletes of one window share their messages: n-1 writes for up to 256 of
- *          them on shared memory, for up to 65 on a network.
+ *          Inserts and deletes of one window share their messages: n-1 requests and replies for up
+ *          to 256 of them on shared memory, for up to 65 on a network.
  * Order:   linearizable, for each key. Operations of one thread that are in flight together are
  *          concurrent with each other. Each key and value that a cursor returns was in the map at
  *          some moment of that call; a cursor is not a snapshot of the map.
@@ -44,14 +45,22 @@
  *          When the node answers or has failed, the next get, next, poll or wait unlocks all such
  *          stripes of the calling thread and its tasks. A single change is sure to unlock only the
  *          stripe for which it waits. So call one of those four before the thread ends.
- * Threads: any. Operations of tasks (task.h) overlap as those of threads do, changes too. Each task
+ *          While a participant pauses, inserts return -ETIMEDOUT. When all messages of this node
+ *          (remo_kv_open) are in flight, deletes also take op_timeout_ns, and return 0. Gets and updates
+ *          continue, except those of its slots and locks. A node that starts again after a failure
+ *          cannot open a map with nodes that stayed (rpc.h, Failure).
+ * Threads: any, also in LONG handlers of rpc.h, of any depth: no operation of the map is a call that
+ *          counts there. SHORT handlers and `done` functions must not use the map, except to start an
+ *          operation.
+ *          Operations of tasks (task.h) overlap as those of threads do, changes too. Each task
  *          has a window of its own. On a network a window has at most 126 reads in flight, that of a
  *          task 8, fewer if slots are large (Memory); the others wait for a buffer. Also on a
  *          network, the windows of a thread and its tasks execute at most 64 changes at a time, and
  *          each window one more; fewer than 64 if slots are larger than 16 KiB. These limits hold
  *          for each map. On all maps together the windows of a thread and its tasks execute at most
  *          128 changes at a time. The other changes wait.
- * Memory:  until the map closes, each thread and task that has used it has a slot in private memory.
+ * Memory:  that of remo_kv_open, and that of rpc.h for the node.
+ *          Until the map closes, each thread and task that has used it has a slot in private memory.
  *          On a network it also has buffers in the arena: 2 slots, and 1 for each read in flight,
  *          for reads at most 4 MiB (task: 64 KiB) and one slot. Each of the 64 changes at a time has
  *          4 slots in the arena and 1 in private memory. Those in the arena take 4 MiB at most for a
@@ -82,16 +91,19 @@ struct remo_kv_options {
 /* Open the map `name` below `parent`; `options` may be NULL. The options are the same on every
  * participant; otherwise remo_channel_wait returns -EPROTO. Does not wait for peers to open;
  * inserts and deletes do. Memory per node: 1.1 * capacity / participants slots of network memory,
- * each of 8 + key_bytes_max + 2 * (16 + value_bytes_max) bytes, rounded up to 64; 256 KiB of network
- * memory for inserts and deletes of peers, less below 4 participants, 2 KiB for each above 128; and
- * 17 bytes of private memory for each key of the capacity. The map has 4 channels.
+ * each of 8 + key_bytes_max + 2 * (16 + value_bytes_max) bytes, rounded up to 64; in private memory
+ * 17 bytes for each key of the capacity, at most 5 MiB more for keys that peers are deleting, and
+ * messages of 4 KiB + 0.25 KiB for each other participant: 16, or fewer above 16 participants, but
+ * at least 4. The map has 4 channels, and is a service of rpc.h.
  * Errors:
  *   -EINVAL  an option is out of range; the sentence names it
- *   others   those of remo_channel_open and remo_channel_add_memory */
+ *   -EMFILE  this node has REMO_RPC_SERVICES_MAX services (rpc.h); close some
+ *   others   those of remo_rpc_open */
 REMO_API int remo_kv_open(struct remo_channel *parent, const char *name,
                           const struct remo_kv_options *options, struct remo_kv **ret_kv);
 /* Close the map. First complete all operations of this node. Keys with a slot on this node are
- * lost. NULL has no effect. */
+ * lost. NULL has no effect. Waits until the records of deletes are in the rings of all peers (rpc.h),
+ * for op_timeout_ns at most. */
 REMO_API void remo_kv_close(struct remo_kv *kv);
 REMO_API struct remo_channel *remo_kv_channel(struct remo_kv *kv);
 
@@ -195,8 +207,8 @@ struct remo_kv_op {
  *   -ENOMEM, -ENOSPC  no memory for the state of the thread, or no room for it in the arena */
 REMO_API int remo_kv_start(struct remo_kv *kv, struct remo_kv_op *op);
 /* Advance this thread's operations on the map. On shared memory the call advances each by one step,
- * and waits up to 5 us for one lock. While it lacks acknowledgements of inserts, it also applies
- * a bounded part of what peers have announced. On a network it advances each get by one step, and the
+ * and waits up to 5 us for one lock. While it lacks acknowledgements of inserts, it also serves the
+ * requests of all services that have arrived (rpc.h). On a network it advances each get by one step, and the
  * changes until each must wait for the network or for a lock. While the thread executes 32 or more
  * changes, the call also executes operations of peers on this node's memory: at most one message of each
  * peer's thread. It waits only after a change has timed out (Failure, above): up to 1 ms for the write

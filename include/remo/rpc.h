@@ -31,9 +31,9 @@
  *          greater power of two. A free block stays reserved for later large calls until other calls need its
  *          memory.
  *          The first service of a node opens the channel "remo-rpc", which stays open until the node
- *          closes. It takes 69 KiB of the node's arena per node of the job, and 4.2 MiB once, with the spare
+ *          closes. It takes 69 KiB of the node's arena per node of the job, and 4.4 MiB once, with the spare
  *          slots; and 9 KiB of private memory per node of the job. The first LONG handler of a node reserves
- *          address space: 4.1 MiB per node of the job, and the stacks of 64 tasks. A page of it takes memory
+ *          address space: 4.4 MiB per node of the job, and the stacks of 64 tasks. A page of it takes memory
  *          from its first use on.
  * Cost:    network operations, the same on every fabric:
  *          - call: 2 writes, the request and the reply, each with a notification or immediate;
@@ -52,10 +52,11 @@
  *          handlers, after a wake-up.
  *          If other threads of the node have just run handlers, a request waits up to 1 ms for this.
  *          If calls are frequent and latency matters, let a thread call remo_rpc_serve: for long, or with
- *          a timeout of 0 beside each piece of other work, as the calls of tree.h, structure.h and tx.h do.
- *          Waits of other objects run no handler. SHORT requests from one sending node run one at a time, so
- *          a slow SHORT handler delays all requests from that node, also to other services and to LONG
- *          handlers. Requests from different nodes run concurrently.
+ *          a timeout of 0 beside each piece of other work, as the calls of tree.h, structure.h and tx.h do,
+ *          and the waits of kv.h for acknowledgements. Waits of other objects run no handler. SHORT requests
+ *          from one sending node run one at a time, so a slow SHORT handler delays all requests from that
+ *          node, also to other services, to LONG handlers and of maps (kv.h). Requests from different nodes
+ *          run concurrently.
  * SHORT:   the default kind of a handler. It runs to completion in the serving thread. It must be short and
  *          must not wait: rpc calls that would wait return -EDEADLK; waits on other objects are not
  *          detected. It replies, defers its reply or forwards the request. It may post, and start calls with
@@ -115,7 +116,7 @@
  *          resumes or fails. Further calls to it queue at the caller until their timeout if its ring is
  *          full, or if 32 calls of their depth to it have ended without a reply that may still arrive.
  *          All peers share the slots: 320 calls that are in flight to such a node at the same time delay the
- *          calls to all nodes.
+ *          calls to all nodes. Maps (kv.h) have 64 slots besides, which all maps of the node share.
  *          A node that starts again after a failure cannot use rpc with the nodes that stayed: "remo-rpc" is
  *          still open there.
  * Caches:  without hardware coherence (region.h) open returns -EOPNOTSUPP.

@@ -47,13 +47,17 @@ static bool inserts(uint32_t function) {
     return function == MAP_INSERT || function == MAP_PUT;
 }
 
+/* Return the node that has the lock of a key. */
+static uint32_t lock_home_of(const struct kv_state *s, uint32_t rank, uint64_t key) {
+    const struct remo_kv *kv = s->kvs[rank];
+    uint64_t words[LONG_KEY_WORDS], hash = remo__kv_hash(key_of(s, key, words), key_bytes(s));
+    return remo_lock_home(kv->locks, remo__kv_stripe_of(kv, hash));
+}
+
 /* Return whether a failure explains the error: the failed node was home of the key's lock, or may
  * hold the key. */
 static bool is_lost(const struct kv_state *s, uint32_t rank, uint32_t function, uint64_t key, int rc) {
-    const struct remo_kv *kv = s->kvs[rank];
-    uint64_t words[LONG_KEY_WORDS], hash = remo__kv_hash(key_of(s, key, words), key_bytes(s));
-    uint32_t home = remo_lock_home(kv->locks, remo__kv_stripe_of(kv, hash));
-    bool lost = function != MAP_GET && sim_excused(rank, home, rc);
+    bool lost = function != MAP_GET && sim_excused(rank, lock_home_of(s, rank, key), rc);
     for (uint32_t node = 0; node < SIM_NODES_MAX; node++)
         for (uint32_t i = 0; i < KEYS_MAX; i++)
             lost =
@@ -193,6 +197,33 @@ const struct sim_case sim_case_kv_deletes = {.object = "kv",
                                              .after = sim_kv_after,
                                              .oracle = &oracle_map};
 
+/* Node 0 deletes more keys in succession than it has messages. Node 1 sends records meanwhile. */
+static void messages_body(void *state, uint32_t rank, uint32_t thread) {
+    const uint64_t keys = REMO__KV_MESSAGES_MAX + 2;
+    (void)thread;
+    for (uint64_t key = 1; rank == 0 && key <= keys; key++)
+        (void)sim_kv_call(state, rank, MAP_INSERT, key, key);
+    for (uint64_t key = 1; rank == 0 && key <= keys; key++)
+        (void)sim_kv_call(state, rank, MAP_DELETE, key, 0);
+    (void)sim_kv_call(state, rank, MAP_INSERT, keys + 1, rank);
+    (void)sim_kv_call(state, rank, MAP_GET, 1, 0);
+    (void)sim_kv_call(state, rank, MAP_INSERT, 1, 10 + rank);
+    (void)sim_kv_call(state, rank, MAP_GET, keys, 0);
+}
+
+const struct sim_case sim_case_kv_messages = {.object = "kv",
+                                              .name = "messages",
+                                              .about =
+                                                  "deletes in succession, until all messages are in flight",
+                                              .nodes = 2,
+                                              .threads = 1,
+                                              .state_bytes = sizeof(struct kv_state),
+                                              .open = open_kv,
+                                              .close = sim_kv_close,
+                                              .body = messages_body,
+                                              .after = sim_kv_after,
+                                              .oracle = &oracle_map};
+
 static void threads_body(void *state, uint32_t rank, uint32_t thread) {
     uint64_t key = thread + 1;
     (void)sim_kv_call(state, rank, MAP_INSERT, key, 10 * rank + 1);
@@ -275,7 +306,7 @@ static bool has_tried(void *ctx) {
 }
 
 /* One operation of each delete may fail to post; it has no effect. So an error means that the key is present.
- * The record of the first delete may be sent again before that of the second. */
+ * A record that cannot be posted is sent later. */
 static void delete_unposted(struct kv_state *s) {
     for (uint64_t key = 1; key <= 2; key++) {
         sim_fail_next(SIM_FAIL_POST, 1, sim_choose(DELETE_OPERATIONS), 1);
@@ -302,6 +333,24 @@ static void delete_delayed(struct kv_state *s) {
     sim_require(rc == (s->is_kept ? -ENOENT : 0), "delete again: %d", rc);
 }
 
+/* A message is delayed, so all messages are in flight. A delete that needs no other node has taken effect,
+ * although its record is sent later. */
+static void delete_unsent(struct kv_state *s) {
+    const struct remo__kv_record nothing = {.hash = 1, .entry = REMO__KV_RECORD_REMOVE << 48};
+    uint64_t key = 3, number;
+    uint32_t count;
+    while (lock_home_of(s, 1, key) != 1)
+        key++;
+    sim_require(call_once(s, 1, MAP_INSERT, key) == 0, "insert: %s", remo_last_error());
+    sim_delay(1, 0, 1);
+    for (uint32_t i = 0; i < REMO__KV_MESSAGES_MAX; i++)
+        (void)remo__kv_send_records(s->kvs[1], &nothing, 1, &count, &number);
+    int rc = call_once(s, 1, MAP_DELETE, key);
+    sim_require(rc == 0 && !is_present(s, key), "delete without a free message: %d (%s)", rc,
+                remo_last_error());
+    sim_delay_end();
+}
+
 static void outcome_body(void *state, uint32_t rank, uint32_t thread) {
     struct kv_state *s = state;
     (void)thread;
@@ -317,10 +366,11 @@ static void outcome_body(void *state, uint32_t rank, uint32_t thread) {
         return;
     }
     sim_until(sim_kv_is_there, s, "wait for the key");
-    if (sim_choose(2) == 0)
-        delete_unposted(s);
-    else
-        delete_delayed(s);
+    switch (sim_choose(3)) {
+    case 0: delete_unposted(s); break;
+    case 1: delete_delayed(s); break;
+    default: delete_unsent(s); break;
+    }
     s->deleted = true;
 }
 
@@ -339,8 +389,7 @@ const struct sim_case sim_case_kv_outcome = {.object = "kv",
  * peers. */
 static void continues_body(void *state, uint32_t rank, uint32_t thread) {
     struct kv_state *s = state;
-    uint64_t words[LONG_KEY_WORDS], hash = remo__kv_hash(key_of(s, 1, words), key_bytes(s));
-    uint32_t home = remo_lock_home(s->kvs[rank]->locks, remo__kv_stripe_of(s->kvs[rank], hash));
+    uint32_t home = lock_home_of(s, rank, 1);
     (void)thread;
     if (rank == (home + 1) % 3)
         (void)sim_kv_call(state, rank, MAP_PUT, 1, 1000);

@@ -70,7 +70,7 @@ TARGETS = (
         "src/systems/kv/",
         "kv",
         ["kv", "kv_changes", "kv_stress", "kv_window"],
-        ["kv_index", "kv_slot", "kv_tracker", "fuzz kv_slot", "kv_release ofi"],
+        ["kv_index", "kv_slot", "fuzz kv_slot", "kv_release ofi"],
     ),
     _target("src/systems/tree/", "tree", TREE_TESTS, ["tree_node", "fuzz tree"]),
     _target("src/systems/tx/tx_queue", "tx", TX_TESTS, ["fuzz tx"]),

@@ -1,4 +1,4 @@
-/* ringbuffer.c - implements remo/ringbuffer.h but for open and close, which are in ring_set.c.
+/* ringbuffer.c - implements remo/ringbuffer.h but for open and close, which are in ring_open.c.
  * Invariant: the sender overwrites only bytes that all receivers that are up have acknowledged, and begins a
  * record only after the previous one was written to all of them.
  * The format of records is described in objects/ring_record.h. */
@@ -33,7 +33,7 @@ static const char *name_of(const struct remo_ringbuffer *ring) {
 /* Set *ret_ref to `offset` of the ring at a receiver. Errors: those of remo__memory_find. */
 static INLINE int find_record(const struct remo_ringbuffer *ring, uint32_t node, uint64_t offset,
                               struct remo__ref *ret_ref) {
-    return remo__find_for_caller(ring->records, ring->node, node, ring->records_at + offset, ret_ref);
+    return remo__find_for_caller(ring->records, ring->node, node, offset, ret_ref);
 }
 
 /* ---- the sender ---- */
@@ -92,8 +92,8 @@ static OUT_OF_LINE int send_image(struct remo_ringbuffer *ring, uint32_t size, c
 /* Return where the payload of the record at the cursor is in the memory of a receiver; NULL: the receiver is
  * not mapped. */
 static INLINE char *mapped_payload(const struct remo_ringbuffer *ring, uint32_t node) {
-    return (char *)(uintptr_t)remo__memory_mapped(
-        ring->records, node, ring->records_at + ring->cursor.offset + REMO__RECORD_HEADER_BYTES);
+    return (char *)(uintptr_t)remo__memory_mapped(ring->records, node,
+                                                  ring->cursor.offset + REMO__RECORD_HEADER_BYTES);
 }
 
 /* The receiver polls the first line of the record, and fetches the second one meanwhile (has_arrived). Get
@@ -412,7 +412,7 @@ struct arrival {
  * in a row. */
 static INLINE int probe_record(const struct arrival *arrival) {
     struct remo_ringbuffer *ring = arrival->ring;
-    const char *memory = ring->records->own + ring->records_at;
+    const char *memory = ring->records->own;
     for (uint32_t record = 0; record < 2; record++) {
         enum remo__record_kind kind = remo__record_decode(
             memory, &ring->cursor, arrival->buffer, arrival->buffer_bytes, ring->image, &ring->found_bytes);
@@ -430,7 +430,7 @@ static int has_arrived(void *ctx) {
     const struct remo_ringbuffer *ring = arrival->ring;
     const struct remo_channel *channel = ring->channel;
     /* the second line of the record: a short message then arrives in the time of one line */
-    __builtin_prefetch(ring->records->own + ring->records_at + ring->cursor.offset + REMO__CACHE_LINE);
+    __builtin_prefetch(ring->records->own + ring->cursor.offset + REMO__CACHE_LINE);
     if (remo__likely(remo__channel_is_connected(channel, arrival->ring->sender)))
         return 0;
     int rc = remo__channel_check_peer(channel, arrival->ring->sender);
@@ -504,7 +504,7 @@ static INLINE bool receive_directly(struct remo_ringbuffer *ring, void *buffer, 
                                     size_t *ret_size_bytes) {
     if (ring->direct_bytes_end == 0 || ring->is_sender || ring->is_peeked || !ret_size_bytes)
         return false;
-    const char *record = ring->records->own + ring->records_at + ring->cursor.offset;
+    const char *record = ring->records->own + ring->cursor.offset;
     uint64_t head = remo__load(record), seal = remo__load(record + sizeof head); /* before the payload */
     uint32_t size = (uint32_t)head;
     if (head >> 32 != ring->cursor.lap || size >= ring->direct_bytes_end || size > buffer_bytes || !buffer
@@ -553,9 +553,8 @@ int remo_ringbuffer_peek(struct remo_ringbuffer *ring, const void **ret_message,
     if (rc != 0)
         return rc;
     bool is_in_place = ring->cursor.guard == REMO__RECORD_SEAL;
-    *ret_message =
-        is_in_place ? ring->records->own + ring->records_at + ring->cursor.offset + REMO__RECORD_HEADER_BYTES
-                    : (char *)ring->image;
+    *ret_message = is_in_place ? ring->records->own + ring->cursor.offset + REMO__RECORD_HEADER_BYTES
+                               : (char *)ring->image;
     *ret_size_bytes = ring->found_bytes;
     ring->is_peeked = true;
     return 0;

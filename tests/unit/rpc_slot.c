@@ -64,6 +64,8 @@ static uint32_t take_all(uint32_t depth, bool is_lost) {
 }
 
 static uint32_t slots_of(uint32_t depth) {
+    if (depth == REMO__RPC_LEAF_DEPTH)
+        return REMO__RPC_LEAF_SLOTS;
     return depth > 1 ? REMO__RPC_SLOTS_OF_DEPTH
                      : REMO__RPC_SLOTS - (REMO_RPC_DEPTH_MAX - 1) * REMO__RPC_SLOTS_OF_DEPTH;
 }
@@ -71,7 +73,7 @@ static uint32_t slots_of(uint32_t depth) {
 static void test_depths(void **state) {
     (void)state;
     for (uint32_t turn = 0; turn < 2; turn++)
-        for (uint32_t depth = 1; depth <= REMO_RPC_DEPTH_MAX; depth++)
+        for (uint32_t depth = 1; depth <= REMO__RPC_DEPTHS; depth++)
             assert_int_equal(take_all(depth, false), slots_of(depth));
 }
 

@@ -57,7 +57,7 @@ static int report(const struct remo_rpc_op *call) {
     }
 }
 
-/* ---- start, wait, test, cancel ---- */
+/* ---- start ---- */
 
 /* The call could not be started. */
 static void discard_call(struct remo__rpc_transport *transport, struct remo__thread *thread,
@@ -70,18 +70,15 @@ static void discard_call(struct remo__rpc_transport *transport, struct remo__thr
         remo__mutex_unlock(transport->node, &transport->done_mutex);
 }
 
-static inline int start_call(struct remo_rpc *rpc, struct remo__thread *thread, struct remo_rpc_op *call) {
-    const struct remo__rpc_turn *turn = remo__rpc_turn_of(rpc->transport, thread);
-    uint32_t depth, flags = call->done ? REMO__RPC_HAS_DONE : 0;
-    int rc = find_depth(turn, &depth);
-    if (remo__unlikely(rc != 0))
-        return call->status = rc;
+/* Start a call whose deadline and `wake` are set. */
+static inline int start_at_depth(struct remo_rpc *rpc, struct remo__thread *thread, struct remo_rpc_op *call,
+                                 uint32_t depth) {
+    uint32_t flags = call->done ? REMO__RPC_HAS_DONE : 0;
     call->own.rpc = rpc;
-    if (remo__unlikely(turn != NULL))
-        call->own.deadline_ns = remo__min(call->own.deadline_ns, turn->deadline_ns);
     call->own.head = remo__rpc_head_make(call->request_bytes & 0xffff, call->number, depth, 0, flags);
     call->own.serial = 0;
-    if (remo__unlikely(remo__rpc_is_large(call)) && (rc = remo__rpc_large_prepare(rpc->transport, call)) != 0)
+    int rc = remo__unlikely(remo__rpc_is_large(call)) ? remo__rpc_large_prepare(rpc->transport, call) : 0;
+    if (remo__unlikely(rc != 0))
         return call->status = rc;
     call->own.rest = remo__rpc_rest(rpc, call->node, call->own.deadline_ns);
     call->fate = REMO_RPC_IN_FLIGHT;
@@ -92,6 +89,17 @@ static inline int start_call(struct remo_rpc *rpc, struct remo__thread *thread, 
     if (remo__unlikely(rc != 0))
         discard_call(rpc->transport, thread, call, rc);
     return rc;
+}
+
+static inline int start_call(struct remo_rpc *rpc, struct remo__thread *thread, struct remo_rpc_op *call) {
+    const struct remo__rpc_turn *turn = remo__rpc_turn_of(rpc->transport, thread);
+    uint32_t depth;
+    int rc = find_depth(turn, &depth);
+    if (remo__unlikely(rc != 0))
+        return call->status = rc;
+    if (remo__unlikely(turn != NULL))
+        call->own.deadline_ns = remo__min(call->own.deadline_ns, turn->deadline_ns);
+    return start_at_depth(rpc, thread, call, depth);
 }
 
 int remo_rpc_start(struct remo_rpc *rpc, struct remo_rpc_op *call) {
@@ -112,6 +120,54 @@ int remo_rpc_start(struct remo_rpc *rpc, struct remo_rpc_op *call) {
     call->own.wake = call->waits && !call->done ? REMO__RPC_WAKE_WAITS : REMO__RPC_WAKE_NOW;
     return start_call(rpc, thread, call);
 }
+
+/* ---- leaf calls ---- */
+
+int remo__rpc_start_leaf(struct remo_rpc *rpc, struct remo_rpc_op *call) {
+    struct remo__thread *thread = remo__thread(rpc->node);
+    call->fate = REMO_RPC_NOT_SENT;
+    int rc = thread
+                 ? remo__rpc_check_target(rpc, call->node, call->number, call->request, call->request_bytes)
+                 : remo__last_code();
+    if (rc != 0)
+        return call->status = rc;
+    call->own.deadline_ns = REMO_FOREVER;
+    call->own.wake = REMO__RPC_WAKE_NOW;
+    return start_at_depth(rpc, thread, call, REMO__RPC_LEAF_DEPTH);
+}
+
+int remo__rpc_leaf_is_ready(const struct remo_rpc *rpc, uint32_t node) {
+    struct remo__sentence before = remo__sentence_get();
+    int rc = remo__rpc_check_connected(rpc, node);
+    if (rc != 0 && rc != -EAGAIN && !remo__is_departure(rc))
+        return rc;
+    remo__sentence_put(before);
+    return rc != -EAGAIN;
+}
+
+bool remo__rpc_leaf_has_ended(struct remo_rpc_op *call) {
+    return !remo__rpc_is_in_flight(call) || remo__rpc_check_call(call->own.rpc->transport, call);
+}
+
+void remo__rpc_leaf_serve(struct remo_rpc *rpc) {
+    struct remo__thread *thread = remo__thread(rpc->node);
+    if (!thread || thread->handling)
+        return;
+    if (rpc->transport->mapped) {
+        remo__rpc_serve_now(rpc->transport, thread);
+    } else if (atomic_load(&rpc->transport->chores) > 0) {
+        /* The service thread runs the handlers: here their replies could wait for writes of this thread. */
+        struct remo__last_error discarded, *before = remo__errors_discard(&discarded);
+        remo__rpc_do_chores(rpc->transport, thread);
+        remo__errors_restore(before);
+    }
+}
+
+bool remo__rpc_leaf_is_queued(const struct remo_rpc_op *call) {
+    return __atomic_load_n(&call->own.state, __ATOMIC_ACQUIRE) == REMO__RPC_CALL_QUEUED;
+}
+
+/* ---- wait, test, cancel ---- */
 
 struct call_wait {
     struct remo__rpc_transport *transport;

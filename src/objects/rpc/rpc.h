@@ -20,18 +20,21 @@
 #include <remo/rpc.h>
 
 #include "base/relax.h"
+#include "objects/leaf_call.h"
 #include "objects/rpc/record.h"
 
 #ifdef REMO_SIM_SMALL
 #define REMO__RPC_SLOTS 6u
-#define REMO__RPC_SLOTS_TOTAL 12u
+#define REMO__RPC_LEAF_SLOTS 2u
+#define REMO__RPC_SLOTS_TOTAL 14u
 #define REMO__RPC_SLOTS_OF_DEPTH 1u
 #define REMO__RPC_RETIRED_MAX 2u
 #define REMO__RPC_DIRECT_NODES 2u
 #define REMO__RPC_LONG_MAX 1u
 #else
 #define REMO__RPC_SLOTS REMO_RPC_CALLS_MAX
-#define REMO__RPC_SLOTS_TOTAL (2 * REMO_RPC_CALLS_MAX) /* with spare slots */
+#define REMO__RPC_LEAF_SLOTS 64u /* for leaf calls (leaf_call.h) */
+#define REMO__RPC_SLOTS_TOTAL (2 * REMO_RPC_CALLS_MAX + REMO__RPC_LEAF_SLOTS) /* with spare slots */
 /* For the calls of handlers, at each depth above 1: a call waits only for deeper calls, so all end. */
 #define REMO__RPC_SLOTS_OF_DEPTH 64u
 /* A node that does not reply cannot take all slots of a depth: with so many retired ones it gets no call. */
@@ -39,6 +42,9 @@
 #define REMO__RPC_DIRECT_NODES 8u /* up to this size of the job, a thread probes all rings */
 #define REMO__RPC_LONG_MAX REMO_RPC_LONG_MAX
 #endif
+static_assert(REMO__RPC_LEAF_BYTES_MAX == REMO__RPC_DATA_MAX, "a leaf request has the size of a request");
+#define REMO__RPC_LEAF_DEPTH (REMO_RPC_DEPTH_MAX + 1)
+#define REMO__RPC_DEPTHS REMO__RPC_LEAF_DEPTH /* with that of leaf calls */
 #define REMO__RPC_NO_SLOT UINT32_MAX
 #define REMO__RPC_TIME_SHIFT 10u /* times in messages: units of 1024 ns */
 #define REMO__RPC_NOTES 64u      /* bytes before each reply: one word for each forward */
@@ -51,8 +57,9 @@
 #define REMO__RPC_AT_NEAR 8u      /* bit 0: a busy thread serves every few microseconds */
 #define REMO__RPC_AT_PENDING 64u  /* [4] u64: a bit for each peer whose ring may have a request */
 #define REMO__RPC_AT_WOKEN 128u   /* [4] u64: a bit for each peer whose immediate is in flight */
-#define REMO__RPC_AT_ENDED 192u   /* [16] u64: a bit for each slot whose call has `done` and a reply */
-#define REMO__RPC_AT_CREDITS 320u /* [size] u64: position that the peer has consumed, of our ring there */
+#define REMO__RPC_AT_ENDED 192u   /* [24] u64: a bit for each slot whose call has `done` and a reply */
+#define REMO__RPC_AT_CREDITS 384u /* [size] u64: position that the peer has consumed, of our ring there */
+static_assert((REMO__RPC_SLOTS_TOTAL + 63) / 64 * 8 <= REMO__RPC_AT_CREDITS - REMO__RPC_AT_ENDED, "bits");
 
 #define REMO__RPC_BLOCK_BYTES_MIN UINT64_C(64) /* powers of two, up to twice REMO__RPC_LARGE_MAX */
 #define REMO__RPC_BLOCK_CLASSES 20u
@@ -74,12 +81,12 @@ struct remo__rpc_peer {
     _Atomic uint64_t credit;   /* the peer has consumed the requests before this position */
     struct {
         struct remo_rpc_op *first, *last; /* that wait for room or a slot */
-    } calls[REMO_RPC_DEPTH_MAX];          /* by depth */
+    } calls[REMO__RPC_DEPTHS];            /* by depth */
     struct remo__rpc_queued *first_message, *last_message;
     uint32_t requests_queued; /* of these messages, those that are no writes */
     _Atomic uint32_t queued;  /* of all these lists */
     /* Slots of calls to the peer, by depth: a call must not wait for replies to calls of smaller depths. */
-    _Atomic uint32_t retired[REMO_RPC_DEPTH_MAX];
+    _Atomic uint32_t retired[REMO__RPC_DEPTHS];
     _Atomic uint32_t
         lockers; /* threads that wait for send_mutex: attempts that do not wait leave it to them */
     _Atomic bool is_unflushed; /* a thread found send_mutex held: send what is queued after its release */
@@ -140,7 +147,7 @@ struct remo__rpc_transport {
     _Atomic
         uint64_t (*deferred)[REMO__RPC_SLOTS_TOTAL]; /* [size]: {u8 hops, u24 service, u32 serial}; 0: none */
 
-    _Atomic uint64_t free_slots[REMO_RPC_DEPTH_MAX] REMO__CACHE_ALIGNED; /* {u48 changes, u16 first + 1} */
+    _Atomic uint64_t free_slots[REMO__RPC_DEPTHS] REMO__CACHE_ALIGNED; /* {u48 changes, u16 first + 1} */
     struct remo__mutex slots_mutex;
     _Atomic uint32_t retired_count;
     uint32_t next_spare;

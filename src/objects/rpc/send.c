@@ -195,6 +195,10 @@ static uint32_t depth_index(const struct remo_rpc_op *call) {
     return remo__rpc_depth(call->own.head) - 1;
 }
 
+static bool is_leaf(const struct remo_rpc_op *call) {
+    return depth_index(call) == REMO__RPC_LEAF_DEPTH - 1;
+}
+
 /* send_mutex is held. */
 static void append_call(struct remo__rpc_peer *peer, struct remo_rpc_op *call) {
     uint32_t depth = depth_index(call);
@@ -379,7 +383,7 @@ static bool flush_locked(struct remo__rpc_transport *transport, struct remo__thr
     }
     if (peer->first_message)
         return has_sent; /* no smaller call takes its room */
-    for (uint32_t depth = REMO_RPC_DEPTH_MAX; depth-- > 0 && remo__rpc_is_up(transport, node);)
+    for (uint32_t depth = REMO__RPC_DEPTHS; depth-- > 0 && remo__rpc_is_up(transport, node);)
         has_sent |= flush_calls(transport, thread, node, depth);
     return has_sent;
 }
@@ -436,9 +440,9 @@ static struct remo__write_mark mark_writes(const struct remo__rpc_transport *tra
 int remo__rpc_submit(struct remo__thread *thread, struct remo_rpc_op *call) {
     struct remo__rpc_transport *transport = call->own.rpc->transport;
     uint32_t node = call->node; /* the call may end, and be reused, as soon as it is sent */
-    bool waits = call->own.wake == REMO__RPC_WAKE_WAITS;
+    bool waits = call->own.wake == REMO__RPC_WAKE_WAITS, is_ordered = !is_leaf(call);
     struct remo__rpc_peer *peer = &transport->peers[node];
-    int rc = remo__rpc_order(transport, thread, node);
+    int rc = is_ordered ? remo__rpc_order(transport, thread, node) : 0;
     if (remo__unlikely(rc != 0))
         return rc;
     lock_send(transport, peer);
@@ -446,8 +450,11 @@ int remo__rpc_submit(struct remo__thread *thread, struct remo_rpc_op *call) {
                     || (!peer->first_message && !peer->calls[depth_index(call)].first);
     if (is_first)
         rc = send_call(transport, thread, call);
+    if (remo__unlikely(rc < 0 && !is_ordered && remo__rpc_is_up(transport, node)))
+        rc = 0; /* a leaf call is sent later, instead of failing */
     if (remo__unlikely(rc == 0)) {
-        const struct remo__write_mark mark = mark_writes(transport, thread, node);
+        const struct remo__write_mark mark =
+            is_ordered ? mark_writes(transport, thread, node) : (struct remo__write_mark){0};
         call->own.mark[0] = mark.started;
         call->own.mark[1] = mark.written;
         call->own.thread = thread;

@@ -134,7 +134,8 @@ static bool execute(struct remo__rpc_transport *transport, struct remo__thread *
         number < REMO_RPC_HANDLERS_MAX
             ? atomic_load_explicit(&turn.rpc->entries[number], memory_order_acquire)
             : NULL;
-    if (remo__unlikely(!entry))
+    bool is_leaf = turn.depth == REMO__RPC_LEAF_DEPTH;
+    if (remo__unlikely(!entry || (is_leaf && entry->handler.kind == REMO_RPC_LONG)))
         return send_status(&turn, peer, REMO__RPC_REFUSED, -ENOSYS);
     turn.counts = &entry->counts[thread->index];
     if (remo__unlikely(!is_in_time(&turn, remo__rpc_time(words->rest)))) {
@@ -173,7 +174,7 @@ static bool is_valid(const struct remo__rpc_transport *transport, uint32_t node,
            && (remo__rpc_bytes(words->head) <= REMO__RPC_DATA_MAX
                || (remo__rpc_flags(words->head) & REMO__RPC_HAS_PLACES))
            && remo__rpc_hops(words->head) <= REMO_RPC_DEPTH_MAX && remo__rpc_depth(words->head) > 0
-           && remo__rpc_depth(words->head) <= REMO_RPC_DEPTH_MAX;
+           && remo__rpc_depth(words->head) <= REMO__RPC_DEPTHS;
 }
 
 /* Execute the next request of a ring, if it is complete. receive_mutex is held. */

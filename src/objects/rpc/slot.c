@@ -38,11 +38,13 @@ static void push(struct remo__rpc_transport *transport, uint32_t slot) {
 
 void remo__rpc_slots_init(struct remo__rpc_transport *transport) {
     const uint32_t reserved = (REMO_RPC_DEPTH_MAX - 1) * REMO__RPC_SLOTS_OF_DEPTH;
-    for (uint32_t slot = REMO__RPC_SLOTS; slot-- > 0;) {
-        transport->slot[slot].depth = (uint8_t)(slot < reserved ? 1 + slot / REMO__RPC_SLOTS_OF_DEPTH : 0);
+    transport->next_spare = REMO__RPC_SLOTS + REMO__RPC_LEAF_SLOTS;
+    for (uint32_t slot = transport->next_spare; slot-- > 0;) {
+        transport->slot[slot].depth = (uint8_t)(slot >= REMO__RPC_SLOTS ? REMO__RPC_LEAF_DEPTH - 1
+                                                : slot < reserved       ? 1 + slot / REMO__RPC_SLOTS_OF_DEPTH
+                                                                        : 0);
         push(transport, slot);
     }
-    transport->next_spare = REMO__RPC_SLOTS;
 }
 
 static uint32_t serial_of(const struct remo__rpc_transport *transport, uint32_t slot) {

@@ -47,10 +47,10 @@ static int open_channel(struct remo_kv *kv, struct remo_channel *parent, const c
     return remo_channel_open(parent, name, type, &channel, &kv->channel);
 }
 
-/* Among many nodes the trackers are smaller: each node has one of each node. */
-static uint32_t tracker_bytes_of(uint32_t nodes) {
-    uint64_t share = REMO__KV_TRACKERS_BYTES / nodes / REMO__CACHE_LINE * REMO__CACHE_LINE;
-    return (uint32_t)remo__min(remo__max(share, REMO__KV_TRACKER_BYTES_MIN), REMO__KV_TRACKER_BYTES_MAX);
+/* Among many nodes each has fewer messages: each index has room for the records of all. */
+static uint32_t messages_of(uint32_t nodes) {
+    return (uint32_t)remo__min(remo__max(REMO__KV_MESSAGES_OF_ALL / nodes, REMO__KV_MESSAGES_MIN),
+                               REMO__KV_MESSAGES_MAX);
 }
 
 /* Large slots leave memory for fewer workers. */
@@ -67,11 +67,9 @@ static int open_private(struct remo_kv *kv, const struct remo_kv_options *option
     kv->workers_max = workers_of(&kv->shape);
     kv->stripes = options->stripes;
     kv->hash_mask = UINT64_MAX;
-    kv->tracker_bytes = tracker_bytes_of(nodes);
-    kv->batch_max = (uint32_t)remo__min(REMO__KV_BATCH_MAX, remo__record_message_max(kv->tracker_bytes)
-                                                                / sizeof(struct remo__kv_record));
-    /* Entries whose removal is in a ring, or being sent: "Size of the index" in docs/internals/kv.md. */
-    uint64_t ended_max = kv->tracker_bytes / sizeof(struct remo__kv_record) + kv->batch_max;
+    kv->messages_max = messages_of(nodes);
+    /* Entries whose removal is in a message: "Size of the index" in docs/internals/kv.md. */
+    uint64_t ended_max = kv->messages_max * REMO__KV_BATCH_MAX;
     int rc = remo__kv_index_open(&kv->index, nodes * (kv->slots_per_node + ended_max));
     return rc != 0 ? rc : remo__kv_pool_open(&kv->pool, kv->slots_per_node, &kv->index_mutex);
 }

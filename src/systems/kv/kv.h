@@ -24,26 +24,25 @@
 #include "systems/kv/pool.h"
 #include "systems/kv/slot.h"
 #include "objects/region.h"
-#include "objects/ringbuffer.h"
+#include "objects/leaf_call.h"
 
 #ifdef REMO_SIM_SMALL
 /* As small as possible: the simulator copies all memory for each schedule. */
-#define REMO__KV_TRACKER_BYTES_MAX (4u << 10)
-#define REMO__KV_BATCH_MAX 16u
+#define REMO__KV_MESSAGES_MIN 2u
+#define REMO__KV_MESSAGES_MAX 2u
 #define REMO__KV_DEFERRED_MAX 32u
 #define REMO__KV_READS_MAX 4u
 #define REMO__KV_TASK_READS_MAX 2u
 #define REMO__KV_DEADLINE_POLLS 4u
 #else
-#define REMO__KV_TRACKER_BYTES_MAX (64u << 10) /* ring of one sender at a receiver */
-#define REMO__KV_BATCH_MAX 256u                /* records in one message */
-#define REMO__KV_DEFERRED_MAX 1024u            /* records of aborted operations that were not sent in time */
+#define REMO__KV_MESSAGES_MIN 4u    /* in flight from one node: fewer among many nodes */
+#define REMO__KV_MESSAGES_MAX 16u   /* the same, among few nodes */
+#define REMO__KV_DEFERRED_MAX 1024u /* records of aborted operations that were not sent in time */
 #define REMO__KV_READS_MAX 126u     /* of a thread, in flight; only on fabrics that are not mapped */
 #define REMO__KV_TASK_READS_MAX 8u  /* of a task: there may be many, and each probably has few in flight */
 #define REMO__KV_DEADLINE_POLLS 64u /* polls from one check of the deadlines to the next */
 #endif
-#define REMO__KV_TRACKER_BYTES_MIN (2u << 10)
-#define REMO__KV_TRACKERS_BYTES (256u << 10)  /* rings of all senders at a receiver, down to the minimum */
+#define REMO__KV_MESSAGES_OF_ALL 256u         /* in flight from all nodes, down to the minimum of each */
 #define REMO__KV_READS_BYTES (4u << 20)       /* memory for these reads: fewer if slots are large */
 #define REMO__KV_TASK_READS_BYTES (64u << 10) /* of a task */
 #define REMO__KV_BUFFERS_WORDS 2u             /* of the sets of buffers: a bit for each buffer */
@@ -70,11 +69,12 @@ struct remo__kv_record {
 #define REMO__KV_RECORD_ADD UINT64_C(1)
 #define REMO__KV_RECORD_REMOVE UINT64_C(2)
 
-struct remo__kv_tracker {
-    struct remo_kv *kv;
-    struct remo_ringbuffer *ring;
-    uint32_t sender;
-    struct remo__mutex receive_mutex; /* a receiver: a thread receives (tracker.c) */
+#define REMO__KV_BATCH_MAX (REMO__RPC_LEAF_BYTES_MAX / (uint32_t)sizeof(struct remo__kv_record))
+
+/* Records that are sent together. */
+struct remo__kv_message {
+    struct remo__kv_record records[REMO__KV_BATCH_MAX];
+    uint32_t count;
 };
 
 /* State in the map of one thread, or of one of its tasks or workers. */
@@ -105,13 +105,11 @@ struct remo__kv_thread {
     uint64_t kept_next_ns;  /* time of the next attempt to release it */
     uint32_t to_send_count; /* operations at REMO__KV_STEP_SEND */
     uint32_t polls;
-    uint32_t next_sender; /* whose records this thread receives next */
-    bool is_ack_missing;  /* this poll has met a record that is not acknowledged; later ones are not either */
-    uint64_t acked_position; /* records up to here, in this node's tracker, are acknowledged */
-    char *scratch;           /* one slot: a value that does not fit, or is only verified */
-    char *outgoing;          /* one slot: a copy that is being written */
-    char *image;             /* one slot: read from the network */
-    char *second_image;      /* the same, beside a worker that uses this state; NULL: none */
+    bool is_ack_missing; /* this poll has met a record that is not acknowledged; later ones are not either */
+    char *scratch;       /* one slot: a value that does not fit, or is only verified */
+    char *outgoing;      /* one slot: a copy that is being written */
+    char *image;         /* one slot: read from the network */
+    char *second_image;  /* the same, beside a worker that uses this state; NULL: none */
     /* Slots: outgoing, image, and one for each read in flight. NULL on a mapped fabric. */
     char *buffers;
     uint64_t buffers_offset, buffers_bytes; /* in the arena */
@@ -132,20 +130,24 @@ struct remo_kv {
     uint64_t hash_mask; /* all ones; tests clear bits, so that keys collide */
     bool is_small;      /* keys and values of at most 8 bytes, on a mapped fabric: a slot is one cache line */
     uint32_t stripes, slots_per_node, rank;
-    uint32_t tracker_bytes, batch_max; /* of each tracker; records in one message */
-    uint32_t workers_max;              /* of a thread */
-    _Atomic uint32_t kept_count;       /* stripes that stay locked (kept_stripe.c) */
-    const struct remo__memory *memory; /* of `slots` */
-    char *own;                         /* slots of this node */
-    struct remo__ring_set *tracker_rings;
-    struct remo__kv_tracker *trackers; /* [node->size] */
+    uint32_t messages_max, receiver_count; /* messages in flight; participants but this node */
+    uint32_t workers_max;                  /* of a thread */
+    _Atomic uint32_t kept_count;           /* stripes that stay locked (kept_stripe.c) */
+    const struct remo__memory *memory;     /* of `slots` */
+    char *own;                             /* slots of this node */
+    struct remo_rpc *trackers;             /* the service that applies records */
+    struct remo__kv_message *messages;     /* [messages_max] message n is at n modulo messages_max */
+    struct remo_rpc_op *calls;             /* [messages_max][receiver_count] */
+    struct remo__thread_observer observer; /* checks the messages that no thread waits for */
     _Atomic(struct remo__kv_thread *) threads[REMO__THREADS_MAX];
 
     struct remo__mutex index_mutex REMO__CACHE_ALIGNED; /* protects changes of index and pool */
     struct remo__kv_pool pool;
-    uint64_t reclaimed_ns; /* time of the last scan of reclaim.c */
-    struct remo__mutex send_mutex
-        REMO__CACHE_ALIGNED; /* protects this node's tracker, and the next two fields */
+    uint64_t reclaimed_ns;                             /* time of the last scan of reclaim.c */
+    struct remo__mutex send_mutex REMO__CACHE_ALIGNED; /* protects messages, calls, and the next fields */
+    bool all_opened;               /* every participant has opened the map, or has departed */
+    uint64_t sent_number;          /* of the last message; the first has number 1 */
+    _Atomic uint64_t acked_number; /* the messages up to this one have ended at all receivers */
     uint32_t deferred_count;
     struct remo__kv_record deferred[REMO__KV_DEFERRED_MAX];
 };
@@ -160,7 +162,7 @@ enum remo__kv_step {
     REMO__KV_STEP_QUEUED,   /* change: no worker has taken it yet */
     REMO__KV_STEP_CHANGE,   /* change: a worker makes it, or the caller itself */
     REMO__KV_STEP_SEND,     /* insert, delete: send the record of `entry`; the lock is held */
-    REMO__KV_STEP_ACK, /* insert: wait until all receivers have acknowledged `position`; the lock is held */
+    REMO__KV_STEP_ACK, /* insert: wait until all receivers have acknowledged `message`; the lock is held */
     REMO__KV_STEP_SETTLED, /* insert, delete: the lock is held; its holder completes the operation */
 };
 
@@ -179,7 +181,7 @@ struct remo__kv_op_state {
     int16_t lost_error;            /* -errno of a node that could not be read and may have the key, or 0 */
     struct remo__kv_thread *owner; /* whose window it is in */
     uint64_t deadline_ns;          /* 0: not set; the first check of the deadlines sets it */
-    uint64_t position;
+    uint64_t message;              /* number of the one with the record */
     struct remo_ack ack;
     struct remo_kv_op *next_change; /* in the list of first_change */
     struct remo__task *worker;      /* that is parked at SEND or ACK; NULL: none */
@@ -263,18 +265,16 @@ uint32_t remo__kv_reclaim(struct remo_kv *kv);
 
 int remo__kv_trackers_open(struct remo_kv *kv);
 void remo__kv_trackers_close(struct remo_kv *kv);
-/* Send one message with the deferred records, and with as many of `records` (at most kv->batch_max) as fit,
- * at least half of kv->batch_max. This node has then applied them. Does not block.
- * *ret_sent_count of `records`, the first, were sent; *ret_position is the position behind them.
- * Errors: -ETIMEDOUT (the tracker is full); those of remo_ringbuffer_send. */
+/* Send one message with the deferred records, and with as many of `records` (at most REMO__KV_BATCH_MAX) as
+ * fit, at least half of REMO__KV_BATCH_MAX. This node has then applied them. Does not block.
+ * *ret_sent_count of `records`, the first, were sent, in message *ret_number.
+ * Errors: -ETIMEDOUT (all messages are in flight, or a participant has not opened the map; keeps the
+ * sentence, which may explain an operation that the poll has completed), -EPROTO. */
 int remo__kv_send_records(struct remo_kv *kv, const struct remo__kv_record *records, uint32_t count,
-                          uint32_t *ret_sent_count, uint64_t *ret_position);
-/* Return whether all receivers have acknowledged this node's tracker up to `position`. */
-bool remo__kv_is_acked(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t position);
-/* Receive some records of some peers, and the next time of others: peers may wait for this node while the
- * calling thread waits for them. Does not park, and keeps the sentence. Only on a mapped fabric, because a
- * network does not order acknowledgements of several threads. */
-void remo__kv_receive_records(struct remo_kv *kv, struct remo__kv_thread *mine);
+                          uint32_t *ret_sent_count, uint64_t *ret_number);
+/* Return whether all receivers have acknowledged the messages of this node up to `number`, or have
+ * departed. */
+bool remo__kv_is_acked(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t number);
 /* Defer a record until the next message is sent. */
 void remo__kv_defer_record(struct remo_kv *kv, const struct remo__kv_record *record);
 

@@ -376,7 +376,7 @@ struct batch {
 static void collect_records(const struct remo_kv *kv, const struct remo__kv_thread *mine,
                             struct batch *batch) {
     batch->count = 0;
-    for (struct remo_kv_op *op = mine->first; op && batch->count < kv->batch_max;
+    for (struct remo_kv_op *op = mine->first; op && batch->count < REMO__KV_BATCH_MAX;
          op = remo__kv_op_state(op)->next) {
         if (remo__kv_op_state(op)->step != REMO__KV_STEP_SEND)
             continue;
@@ -387,10 +387,10 @@ static void collect_records(const struct remo_kv *kv, const struct remo__kv_thre
 
 /* Advance an operation whose record was sent. */
 static void advance_sent_op(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op,
-                            uint64_t position) {
+                            uint64_t message) {
     mine->to_send_count--;
     remo__kv_op_state(op)->step = REMO__KV_STEP_ACK;
-    remo__kv_op_state(op)->position = position;
+    remo__kv_op_state(op)->message = message;
     if (op->kind == REMO_KV_DELETE)
         settle(kv, op, 0);
 }
@@ -402,13 +402,13 @@ static int send_records(struct remo_kv *kv, struct remo__kv_thread *mine) {
     struct batch batch;
     while (mine->to_send_count > 0) {
         uint32_t sent_count;
-        uint64_t position;
+        uint64_t message;
         collect_records(kv, mine, &batch);
-        int rc = remo__kv_send_records(kv, batch.records, batch.count, &sent_count, &position);
+        int rc = remo__kv_send_records(kv, batch.records, batch.count, &sent_count, &message);
         if (rc != 0)
             return rc;
         for (uint32_t i = 0; i < sent_count; i++)
-            advance_sent_op(kv, mine, batch.ops[i], position);
+            advance_sent_op(kv, mine, batch.ops[i], message);
     }
     return 0;
 }
@@ -429,7 +429,7 @@ static void advance_op(struct remo_kv *kv, struct remo__kv_thread *mine, struct 
             append_change(mine, op);
         break;
     case REMO__KV_STEP_ACK:
-        if (remo__kv_is_acked(kv, mine, state->position))
+        if (remo__kv_is_acked(kv, mine, state->message))
             settle(kv, op, 0);
         break;
     case REMO__KV_STEP_QUEUED:
@@ -528,8 +528,8 @@ static void poll_all(struct remo_kv *kv, struct remo__kv_thread *mine) {
             fail_unsent_ops(kv, mine, rc);
         remo__workers_run(mine->thread); /* a delete is complete when its record is sent */
     }
-    if (kv->node->mapped && mine->is_ack_missing)
-        remo__kv_receive_records(kv, mine);
+    if (mine->is_ack_missing || mine->to_send_count > 0)
+        remo__rpc_leaf_serve(kv->trackers); /* peers may wait for this node meanwhile */
     if (!kv->node->mapped)
         remo__slots_post_deferred(mine->thread); /* a task may call this again and again, and not wait */
     if (++mine->polls % REMO__KV_DEADLINE_POLLS == 0)

@@ -1,16 +1,16 @@
 /* tracker.c - the trackers of a map: each node sends records of its inserts and deletes to the indices of
- * all participants through one ring buffer. Invariant: a receiver acknowledges a message after it has applied
- * its records. The protocol: docs/internals/kv.md. */
+ * all participants, by leaf calls of a service. Invariant: a receiver replies after it has applied the
+ * records of a message; messages end in the order of their numbers. The protocol: docs/internals/kv.md. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "systems/kv/kv.h"
 
-#define SENDERS_PER_POLL 8u
-#define MESSAGES_PER_POLL 4u /* of a sender: a poll ends although peers send on */
+#define HANDLER 0u /* number of the handler that applies records */
 
-/* ---- receiving ---- */
+/* ---- records ---- */
 
 static uint64_t record_kind(const struct remo__kv_record *record) {
     return record->entry >> 48;
@@ -47,123 +47,142 @@ static void apply_record(struct remo_kv *kv, const struct remo__kv_record *recor
     }
 }
 
-/* The index mutex is held. */
-static void apply_locked(struct remo_kv *kv, const struct remo__kv_record *records, uint32_t count,
-                         uint32_t sender) {
-    for (uint32_t i = 0; i < count; i++)
-        apply_record(kv, &records[i], sender);
+/* Acquire the index mutex. Blocks the thread, not only its task, which may hold send_mutex or run a handler:
+ * other threads would wait for a task that does not run. The holder neither waits nor parks. */
+static void lock_index(struct remo_kv *kv) {
+    if (remo__likely(remo__mutex_try_lock(&kv->index_mutex)))
+        return;
+    struct remo__scheduler *scheduler = remo__scheduler;
+    remo__scheduler = NULL;
+    (void)remo__mutex_lock(kv->node, &kv->index_mutex, REMO_FOREVER);
+    remo__scheduler = scheduler;
 }
 
 static void apply_records(struct remo_kv *kv, const struct remo__kv_record *records, uint32_t count,
                           uint32_t sender) {
     for (uint32_t i = 0; i < count; i++)
         __builtin_prefetch(&kv->index.lines[remo__kv_index_line_of(&kv->index, records[i].hash)], 1);
-    (void)remo__mutex_lock(kv->node, &kv->index_mutex, REMO_FOREVER);
-    apply_locked(kv, records, count, sender);
+    lock_index(kv);
+    for (uint32_t i = 0; i < count; i++)
+        apply_record(kv, &records[i], sender);
     remo__mutex_unlock(kv->node, &kv->index_mutex);
 }
 
-/* Receive a message, without blocking; return whether there was one. The caller holds receive_mutex, and the
- * index mutex if `is_locked`. The message is acknowledged as soon as it is applied. Otherwise the ring, which
- * acknowledges every half of its capacity by itself, could acknowledge records before they are applied. */
-static bool receive_message(struct remo__kv_tracker *tracker, bool is_locked) {
+/* The handler. It is SHORT: the index mutex is held only for sections that do not wait. The records are
+ * copied before they are checked, because the sender can write them. */
+static int on_message(void *ctx, const struct remo_rpc_request *request) {
     struct remo__kv_record records[REMO__KV_BATCH_MAX];
-    size_t bytes;
-    int rc = remo_ringbuffer_receive(tracker->ring, records, sizeof records, &bytes, 0);
-    if (rc == -EMSGSIZE)
-        remo__log(&tracker->kv->node->log, REMO_LOG_ERROR,
-                  "map %s: node %u sent a message that is too long; its records are no longer applied",
-                  remo_channel_name(tracker->kv->channel), tracker->sender);
-    if (rc != 0)
-        return false;
-    (is_locked ? apply_locked : apply_records)(tracker->kv, records, (uint32_t)(bytes / sizeof records[0]),
-                                               tracker->sender);
-    (void)remo_ringbuffer_acknowledge(tracker->ring);
-    return true;
+    if (request->bytes > sizeof records)
+        return -EMSGSIZE;
+    remo__copy_from(records, request->data, request->bytes);
+    apply_records(ctx, records, (uint32_t)(request->bytes / sizeof records[0]), request->node);
+    return 0;
 }
 
-/* Do the same in a task, which must not park while it holds receive_mutex: its thread may then compute, and
- * the service thread would wait. So the index mutex must be free. */
-static bool receive_in_task(struct remo__kv_tracker *tracker) {
-    struct remo_kv *kv = tracker->kv;
-    const void *message;
-    size_t bytes;
-    if (remo_ringbuffer_peek(tracker->ring, &message, &bytes, 0) != 0
-        || !remo__mutex_try_lock(&kv->index_mutex))
-        return false;
-    bool has_received = receive_message(tracker, true);
-    remo__mutex_unlock(kv->node, &kv->index_mutex);
-    return has_received;
+/* ---- messages in flight ---- */
+
+/* Return the calls of message `number`, one for each receiver. */
+static struct remo_rpc_op *calls_of(const struct remo_kv *kv, uint64_t number) {
+    return kv->calls + number % kv->messages_max * kv->receiver_count;
 }
 
-/* Runs in the service thread. It receives all messages that had arrived before the call, but at most as many
- * as the ring can hold, each with a header of the size of a record. The immediates of later messages follow.
- * So a sender that does not pause does not keep the service thread from other work. */
-static void on_arrival(void *ctx) {
-    struct remo__kv_tracker *tracker = ctx;
-    struct remo_kv *kv = tracker->kv;
-    (void)remo__mutex_lock(kv->node, &tracker->receive_mutex, REMO_FOREVER);
-    for (size_t left = kv->tracker_bytes / sizeof(struct remo__kv_record); left > 0; left--)
-        if (!receive_message(tracker, false))
-            break;
-    remo__mutex_unlock(kv->node, &tracker->receive_mutex);
-}
-
-/* Receive some messages of a sender, and leave the others to the service thread: it has not handled their
- * immediates yet, because it handles one only after it has received the message. */
-static bool receive_some(struct remo__kv_tracker *tracker) {
-    bool is_task = remo__scheduler_of(tracker->kv->node) != NULL;
+/* Check all calls of a message. Returns the number of those that have not ended. */
+static uint32_t check_message(const struct remo_kv *kv, uint64_t number, bool *ret_is_queued) {
+    struct remo_rpc_op *calls = calls_of(kv, number);
     uint32_t count = 0;
-    if (!remo__mutex_try_lock(&tracker->receive_mutex))
-        return false;
-    while (count < MESSAGES_PER_POLL
-           && (is_task ? receive_in_task(tracker) : receive_message(tracker, false)))
-        count++;
-    remo__mutex_unlock(tracker->kv->node, &tracker->receive_mutex);
-    return count > 0;
+    for (uint32_t i = 0; i < kv->receiver_count; i++) {
+        bool has_ended = remo__rpc_leaf_has_ended(&calls[i]);
+        count += !has_ended;
+        *ret_is_queued |= !has_ended && remo__rpc_leaf_is_queued(&calls[i]);
+    }
+    return count;
 }
 
-/* An empty ring is no failure of the caller. */
-void remo__kv_receive_records(struct remo_kv *kv, struct remo__kv_thread *mine) {
-    uint32_t size = kv->node->size;
-    struct remo__last_error discarded, *before = remo__errors_discard(&discarded);
-    for (uint32_t i = 0; i < SENDERS_PER_POLL && i < size; i++) {
-        struct remo__kv_tracker *tracker = &kv->trackers[mine->next_sender];
-        mine->next_sender = mine->next_sender + 1 < size ? mine->next_sender + 1 : 0;
-        if (tracker->ring && tracker->sender != kv->rank && receive_some(tracker))
-            remo__service_relieve(kv->node);
-    }
-    remo__errors_restore(before);
+/* Find the messages that have ended at all receivers. The others are checked only if a call waits for a reply
+ * slot, which a later message may have, or if `all` are to be checked. send_mutex is held. */
+static void check_messages(struct remo_kv *kv, bool all) {
+    uint64_t acked = atomic_load_explicit(&kv->acked_number, memory_order_relaxed);
+    bool is_queued = all;
+    while (acked < kv->sent_number && check_message(kv, acked + 1, &is_queued) == 0)
+        acked++;
+    atomic_store_explicit(&kv->acked_number, acked, memory_order_release);
+    for (uint64_t number = acked + 2; is_queued && number <= kv->sent_number; number++)
+        (void)check_message(kv, number, &is_queued);
+}
+
+/* A thread may not poll after a delete, or an insert that has timed out. Free the reply slots of its messages
+ * in the service thread, which must not wait. */
+static bool on_swept(struct remo__thread_observer *observer) {
+    struct remo_kv *kv = remo__container_of(observer, struct remo_kv, observer);
+    if (!remo__mutex_try_lock(&kv->send_mutex))
+        return true;
+    check_messages(kv, true);
+    bool more = atomic_load_explicit(&kv->acked_number, memory_order_relaxed) < kv->sent_number;
+    remo__mutex_unlock(kv->node, &kv->send_mutex);
+    return more;
 }
 
 /* ---- open and close ---- */
 
-int remo__kv_trackers_open(struct remo_kv *kv) {
+/* Make the messages, and their calls. */
+static int open_messages(struct remo_kv *kv) {
     const struct remo_nodeset *participants = remo_channel_participants(kv->channel);
-    kv->trackers = calloc(kv->node->size, sizeof *kv->trackers);
-    if (!kv->trackers)
-        return remo__fail(-ENOMEM, "no memory for the trackers of a map");
-    struct remo__ring_set_options options = {.participants = *participants,
-                                             .senders = *participants,
-                                             .capacity_bytes = kv->tracker_bytes,
-                                             .on_arrival = on_arrival,
-                                             .ctx = kv->trackers,
-                                             .ctx_bytes = sizeof *kv->trackers};
-    int rc = remo__ring_set_open(kv->channel, "trackers", "trackers", &options, &kv->tracker_rings);
+    kv->receiver_count = remo__nodeset_count(participants) - 1;
+    size_t calls_count = (size_t)kv->messages_max * kv->receiver_count;
+    kv->messages = calloc(kv->messages_max, sizeof *kv->messages);
+    kv->calls = calloc(remo__max(calls_count, 1), sizeof *kv->calls);
+    if (!kv->messages || !kv->calls)
+        return remo__fail(-ENOMEM, "no memory for the messages of a map to %u nodes", kv->receiver_count);
+    struct remo_rpc_op *call = kv->calls;
+    for (uint32_t i = 0; i < kv->messages_max; i++)
+        for (uint32_t node = remo__nodeset_next(participants, 0); node < kv->node->size;
+             node = remo__nodeset_next(participants, node + 1))
+            if (node != kv->rank)
+                *call++ =
+                    (struct remo_rpc_op){.node = node, .number = HANDLER, .request = kv->messages[i].records};
+    return 0;
+}
+
+int remo__kv_trackers_open(struct remo_kv *kv) {
+    const struct remo_rpc_handler handler = {.number = HANDLER, .run = on_message, .ctx = kv};
+    const struct remo_rpc_options options = {
+        .participants = *remo_channel_participants(kv->channel), .handlers = &handler, .handler_count = 1};
+    int rc = open_messages(kv);
+    if (rc == 0)
+        rc = remo_rpc_open(kv->channel, "trackers", &options, &kv->trackers);
     if (rc != 0)
         return rc;
-    for (uint32_t node = remo__nodeset_next(participants, 0); node < kv->node->size;
-         node = remo__nodeset_next(participants, node + 1))
-        kv->trackers[node] =
-            (struct remo__kv_tracker){.kv = kv, .sender = node, .ring = kv->tracker_rings->rings[node]};
-    return remo_channel_join(kv->tracker_rings->channel);
+    kv->observer.swept = on_swept;
+    remo__thread_observe(kv->node, &kv->observer);
+    return 0;
+}
+
+/* An attempt: all records of deletes are in the rings of their receivers. */
+static int is_all_sent(void *ctx) {
+    struct remo_kv *kv = ctx;
+    bool is_queued = false;
+    (void)remo__mutex_lock(kv->node, &kv->send_mutex, REMO_FOREVER);
+    for (uint64_t number = atomic_load(&kv->acked_number) + 1; number <= kv->sent_number; number++)
+        (void)check_message(kv, number, &is_queued);
+    remo__mutex_unlock(kv->node, &kv->send_mutex);
+    if (is_queued)
+        remo__rpc_leaf_serve(kv->trackers);
+    return !is_queued;
 }
 
 void remo__kv_trackers_close(struct remo_kv *kv) {
-    remo__ring_set_close(kv->tracker_rings);
-    free(kv->trackers);
-    kv->tracker_rings = NULL;
+    if (kv->trackers) {
+        (void)remo__wait_attempt(kv->node, is_all_sent, kv, remo__deadline(kv->node->op_timeout_ns));
+        remo__thread_unobserve(kv->node, &kv->observer);
+        for (uint32_t i = 0; i < kv->messages_max * kv->receiver_count; i++)
+            remo_rpc_cancel(&kv->calls[i]);
+        remo_rpc_close(kv->trackers);
+    }
+    free(kv->calls);
+    free(kv->messages);
     kv->trackers = NULL;
+    kv->calls = NULL;
+    kv->messages = NULL;
 }
 
 /* ---- sending ---- */
@@ -181,55 +200,78 @@ void remo__kv_defer_record(struct remo_kv *kv, const struct remo__kv_record *rec
             remo_channel_name(kv->channel));
 }
 
-struct message {
-    struct remo__kv_record records[REMO__KV_BATCH_MAX];
-    uint32_t count, deferred_count; /* the first deferred_count are of aborted operations */
-};
-
-/* Fill the message with deferred records, and as many of `records` as fit. */
-static void fill_message(const struct remo_kv *kv, struct message *message,
-                         const struct remo__kv_record *records, uint32_t count) {
-    uint32_t deferred_count = remo__min(kv->deferred_count, kv->batch_max / 2);
-    count = remo__min(count, kv->batch_max - deferred_count);
+/* Fill a message with deferred records, and with as many of `records` as fit. Returns the number of these. */
+static uint32_t fill_message(struct remo_kv *kv, struct remo__kv_message *message,
+                             const struct remo__kv_record *records, uint32_t count) {
+    uint32_t deferred_count = remo__min(kv->deferred_count, REMO__KV_BATCH_MAX / 2);
+    count = remo__min(count, REMO__KV_BATCH_MAX - deferred_count);
     memcpy(message->records, kv->deferred, deferred_count * sizeof records[0]);
     memcpy(message->records + deferred_count, records, count * sizeof records[0]);
-    message->deferred_count = deferred_count;
     message->count = deferred_count + count;
+    kv->deferred_count -= deferred_count;
+    memmove(kv->deferred, kv->deferred + deferred_count, kv->deferred_count * sizeof kv->deferred[0]);
+    return count;
 }
 
-int remo__kv_send_records(struct remo_kv *kv, const struct remo__kv_record *records, uint32_t count,
-                          uint32_t *ret_sent_count, uint64_t *ret_position) {
-    struct message message;
-    (void)remo__mutex_lock(kv->node, &kv->send_mutex, REMO_FOREVER);
-    fill_message(kv, &message, records, count);
-    int rc = remo_ringbuffer_send(kv->trackers[kv->rank].ring, message.records,
-                                  message.count * sizeof message.records[0], 0, ret_position);
-    if (rc == 0 && message.deferred_count > 0) {
-        kv->deferred_count -= message.deferred_count;
-        memmove(kv->deferred, kv->deferred + message.deferred_count,
-                kv->deferred_count * sizeof kv->deferred[0]);
+/* Check that all participants have opened the map, or have departed.
+ * Errors: -ETIMEDOUT (not yet; without a sentence), -EPROTO. */
+static int check_opened(struct remo_kv *kv) {
+    for (uint32_t i = 0; !kv->all_opened && i < kv->receiver_count; i++) {
+        int rc = remo__rpc_leaf_is_ready(kv->trackers, kv->calls[i].node);
+        if (rc <= 0)
+            return rc == 0 ? -ETIMEDOUT : rc;
     }
-    remo__mutex_unlock(kv->node, &kv->send_mutex);
-    if (rc != 0)
-        return rc;
-    apply_records(kv, message.records, message.count, kv->rank);
-    *ret_sent_count = message.count - message.deferred_count;
+    kv->all_opened = true;
     return 0;
 }
 
-bool remo__kv_is_acked(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t position) {
-    if (position <= mine->acked_position)
+/* Return 0 if a message is free. send_mutex is held. Errors: -ETIMEDOUT (without a sentence), -EPROTO. */
+static int make_room(struct remo_kv *kv) {
+    int rc = remo__likely(kv->all_opened) ? 0 : check_opened(kv);
+    if (rc == 0 && kv->sent_number - atomic_load(&kv->acked_number) == kv->messages_max) {
+        check_messages(kv, false);
+        if (kv->sent_number - atomic_load(&kv->acked_number) == kv->messages_max)
+            rc = -ETIMEDOUT;
+    }
+    return rc;
+}
+
+/* Start the calls of the next message. A receiver to which no call can start has departed. */
+static void send_message(struct remo_kv *kv, const struct remo__kv_message *message) {
+    struct remo_rpc_op *calls = calls_of(kv, ++kv->sent_number);
+    struct remo__last_error discarded, *before = remo__errors_discard(&discarded);
+    for (uint32_t i = 0; i < kv->receiver_count; i++) {
+        calls[i].request_bytes = message->count * sizeof message->records[0];
+        (void)remo__rpc_start_leaf(kv->trackers, &calls[i]);
+    }
+    remo__errors_restore(before);
+}
+
+int remo__kv_send_records(struct remo_kv *kv, const struct remo__kv_record *records, uint32_t count,
+                          uint32_t *ret_sent_count, uint64_t *ret_number) {
+    (void)remo__mutex_lock(kv->node, &kv->send_mutex, REMO_FOREVER);
+    int rc = make_room(kv);
+    struct remo__kv_message *message = &kv->messages[(kv->sent_number + 1) % kv->messages_max];
+    if (rc == 0) {
+        *ret_sent_count = fill_message(kv, message, records, count);
+        send_message(kv, message);
+        apply_records(kv, message->records, message->count, kv->rank); /* before the message is used again */
+        *ret_number = kv->sent_number;
+    }
+    remo__mutex_unlock(kv->node, &kv->send_mutex);
+    if (rc == 0 && kv->receiver_count > 0)
+        remo__request_sweeps(kv->node);
+    return rc;
+}
+
+bool remo__kv_is_acked(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t number) {
+    if (number <= atomic_load_explicit(&kv->acked_number, memory_order_acquire))
         return true;
     if (mine->is_ack_missing)
         return false;
-    struct remo__sentence before = remo__sentence_get();
     (void)remo__mutex_lock(kv->node, &kv->send_mutex, REMO_FOREVER);
-    int rc = remo_ringbuffer_wait_received(kv->trackers[kv->rank].ring, position, 0);
+    check_messages(kv, false);
     remo__mutex_unlock(kv->node, &kv->send_mutex);
-    if (rc == -ETIMEDOUT)
-        remo__sentence_put(before); /* it may explain an operation that this poll has completed */
-    if (rc == 0)
-        mine->acked_position = position;
-    mine->is_ack_missing = rc != 0;
-    return rc == 0;
+    mine->is_ack_missing = number > atomic_load_explicit(&kv->acked_number, memory_order_relaxed);
+    return !mine->is_ack_missing;
 }

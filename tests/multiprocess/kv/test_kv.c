@@ -59,8 +59,8 @@ static int results(struct remo_node *node, void *ctx) {
 
 /* ---- costs ---- */
 
-/* Wait until all trackers have counted their acknowledgement. An insert returns earlier, when they have sent
- * it. */
+/* Wait until this node has counted its replies to the inserts of a peer. An insert returns earlier, when they
+ * have arrived. */
 static void await_tracker_acks(struct remo_kv *kv, uint64_t inserts) {
     struct remo_stats stats;
     remo_channel_stats(remo_kv_channel(kv), &stats);
@@ -568,18 +568,16 @@ static uint32_t count_channels(const struct remo_channel *channel) {
     return count;
 }
 
-/* The channels of a map and the memory for records of peers do not grow with the number of nodes. */
+/* The channels of a map and the room for records of peers do not grow with the number of nodes. */
 static int channels(struct remo_node *node, void *ctx) {
     struct remo_kv *kv;
     struct remo_kv_options options = {.capacity = 100, .key_bytes_max = 8, .value_bytes_max = 8};
     (void)ctx;
     if (kv_open(node, &options, &kv) != 0)
         return 1;
-    struct remo_channel *trackers = kv->tracker_rings->channel;
     CHECK_EQUAL(count_channels(kv->channel), 4); /* itself, slots, locks, trackers */
-    CHECK_EQUAL(count_channels(trackers), 1);
-    CHECK_EQUAL(trackers->memories[0].own_bytes, (uint64_t)remo_node_size(node) * kv->tracker_bytes);
-    CHECK(trackers->memories[0].own_bytes <= REMO__KV_TRACKERS_BYTES);
+    CHECK_EQUAL(count_channels(remo_rpc_channel(kv->trackers)), 1);
+    CHECK(kv->messages_max * remo_node_size(node) <= REMO__KV_MESSAGES_OF_ALL);
     CHECK_OK(cluster_meet());
     remo_kv_close(kv);
     return 0;

@@ -111,7 +111,7 @@ static int bad_arguments(struct remo_node *node, void *ctx) {
 
 /* ---- costs ---- */
 
-/* An insert returns when all trackers have acknowledged it; each counts its acknowledgement afterwards. */
+/* An insert returns when the replies of all peers have arrived; each peer counts its reply afterwards. */
 static void await_tracker_acks(struct remo_kv *kv, uint64_t inserts) {
     struct remo_stats stats;
     remo_channel_stats(remo_kv_channel(kv), &stats);
@@ -499,7 +499,7 @@ static int cursor_survivors(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- a thread that waits for acknowledgements acknowledges records of peers ---- */
+/* ---- a thread that waits for acknowledgements serves peers ---- */
 
 /* Hold the service thread. */
 static void hold(void *ctx) {

@@ -1,6 +1,6 @@
 /* test_kv_window.c - windows of the map whose steps interleave in a way that is rare: between the tasks of a
- * thread, between a change and a get of one thread, and with the service thread. Tests that hold a mutex of
- * the map make the other thread or task pause at a known place. */
+ * thread, between a change and a get of one thread, with the service thread, and in handlers of calls. Tests
+ * that hold a mutex of the map make the other thread or task pause at a known place. */
 #include <pthread.h>
 #include <unistd.h>
 
@@ -11,8 +11,8 @@
 
 struct window {
     _Atomic bool is_held[2], is_released[2]; /* the service thread of each node */
-    _Atomic bool is_ready, is_sent, is_acked;
-    _Atomic pid_t pid; /* of node 1 */
+    _Atomic uint64_t inserted;               /* the key that the last handler has inserted */
+    _Atomic pid_t pid;                       /* of node 1 */
 };
 static struct window *window;
 
@@ -218,17 +218,32 @@ static void *hold_stripe(void *ctx) {
     return NULL;
 }
 
+/* Send records that remove nothing until all messages are in flight. */
+static int fill_messages(struct remo_kv *kv) {
+    const struct remo__kv_record record = {.hash = 1, .entry = REMO__KV_RECORD_REMOVE << 48};
+    uint32_t count;
+    uint64_t number;
+    int rc = 0;
+    while (rc == 0)
+        rc = remo__kv_send_records(kv, &record, 1, &count, &number);
+    CHECK_EQUAL(rc, -ETIMEDOUT);
+    return 0;
+}
+
 /* An insert fails. An earlier and a later one are not acknowledged, because the service thread of the peer is
- * held. */
+ * held, and the last one is not sent. */
 static int fail_between(struct remo_kv *kv) {
-    uint64_t keys[] = {2, 1, 3};
-    struct remo_kv_op ops[3];
+    uint64_t keys[] = {2, 1, 3, 4};
+    struct remo_kv_op ops[4];
     struct locking locking = {.kv = kv, .stripe = stripe_of(kv, keys[1])};
     pthread_t thread;
     while (stripe_of(kv, keys[0]) == locking.stripe)
         keys[0] += 2;
     while (stripe_of(kv, keys[2]) == locking.stripe || stripe_of(kv, keys[2]) == stripe_of(kv, keys[0]))
         keys[2] += 2;
+    while (stripe_of(kv, keys[3]) == locking.stripe || stripe_of(kv, keys[3]) == stripe_of(kv, keys[0])
+           || stripe_of(kv, keys[3]) == stripe_of(kv, keys[2]) || keys[3] == keys[0])
+        keys[3] += 2;
     CHECK(pthread_create(&thread, NULL, hold_stripe, &locking) == 0);
     while (!atomic_load(&locking.is_locked))
         cluster_sleep_ms(1);
@@ -238,6 +253,11 @@ static int fail_between(struct remo_kv *kv) {
     }
     while (step_of(&ops[0]) != REMO__KV_STEP_ACK || step_of(&ops[2]) != REMO__KV_STEP_ACK)
         CHECK(remo_kv_poll(kv) == 3);
+    CHECK(fill_messages(kv) == 0);
+    ops[3] = op_of(REMO_KV_INSERT, &keys[3], &keys[3]);
+    CHECK_OK(remo_kv_start(kv, &ops[3]));
+    while (step_of(&ops[3]) != REMO__KV_STEP_SEND)
+        CHECK(remo_kv_poll(kv) == 4);
     atomic_store(&locking.is_done, true);
     CHECK(pthread_join(thread, NULL) == 0);
     CHECK_OK(locking.rc);
@@ -245,6 +265,7 @@ static int fail_between(struct remo_kv *kv) {
     atomic_store(&window->is_released[1], true);
     CHECK_OK(remo_kv_wait(kv, &ops[0]));
     CHECK_OK(remo_kv_wait(kv, &ops[2]));
+    CHECK_OK(remo_kv_wait(kv, &ops[3]));
     return 0;
 }
 
@@ -326,85 +347,99 @@ static int late_gets(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- receiving: a parked task does not keep other threads from receiving ---- */
+/* ---- inserts in handlers ---- */
 
-struct receiving {
+struct chain {
     struct remo_kv *kv;
-    struct holding holding;
-    struct remo_kv_op op;
+    struct remo_rpc *rpc;
+    uint32_t rank;
 };
 
-static int insert_one(void *ctx) {
-    struct receiving *receiving = ctx;
-    uint64_t key = 1;
-    receiving->op = op_of(REMO_KV_INSERT, &key, &key);
-    CHECK_OK(remo_kv_start(receiving->kv, &receiving->op));
-    CHECK_OK(remo_kv_wait(receiving->kv, &receiving->op));
-    return 0;
+static struct remo_rpc_op call_of(uint32_t node, const uint64_t *key, uint64_t timeout_ns) {
+    return (struct remo_rpc_op){
+        .node = node, .request = key, .request_bytes = sizeof *key, .timeout_ns = timeout_ns};
 }
 
-/* The other task polls while the index is locked and a record has arrived. Then this task computes, and only
- * the service thread can receive the record. */
-static int compute(void *ctx) {
-    struct receiving *receiving = ctx;
-    struct remo_kv *kv = receiving->kv;
-    while (step_of(&receiving->op) != REMO__KV_STEP_ACK)
+/* A LONG handler. It calls the handler of the other node until no deeper call is possible. Then it waits
+ * until its request has no time left, if it has a deadline, and inserts the key. */
+static int insert_deepest(void *ctx, const struct remo_rpc_request *request) {
+    struct chain *chain = ctx;
+    uint64_t key;
+    memcpy(&key, request->data, sizeof key);
+    struct remo_rpc_op call = call_of(1 - chain->rank, &key, REMO_FOREVER);
+    int rc = remo_rpc_start(chain->rpc, &call);
+    if (rc == 0)
+        return remo_rpc_wait(&call);
+    if (rc != -ELOOP)
+        return rc;
+    while (remo_rpc_remaining_ns(chain->rpc) > 0 && remo_rpc_remaining_ns(chain->rpc) != REMO_FOREVER)
         remo_task_yield();
-    CHECK_OK(remo__mutex_lock(kv->node, &kv->index_mutex, REMO_FOREVER));
-    atomic_store(&window->is_ready, true);
-    while (!atomic_load(&window->is_sent))
-        remo_task_yield();
-    const struct remo__kv_thread *other = remo__kv_op_state(&receiving->op)->owner;
-    uint32_t before = other->polls;
-    while (other->polls - before < 3 && atomic_load(&kv->index_mutex.state) != 2)
-        remo_task_yield();
-    remo__mutex_unlock(kv->node, &kv->index_mutex);
-    release_service(&receiving->holding);
-    while (!atomic_load(&window->is_acked))
-        cluster_sleep_ms(1);
-    return 0;
+    rc = remo_kv_insert(chain->kv, &key, sizeof key, &key, sizeof key);
+    atomic_store(&window->inserted, key);
+    return rc;
 }
 
-static int run_tasks(struct remo_node *node, struct receiving *receiving) {
-    struct remo_scheduler *scheduler;
-    remo_task_id ids[2];
-    receiving->op.status = -EINPROGRESS;
-    CHECK_OK(remo_scheduler_open(node, NULL, &scheduler));
-    CHECK_OK(remo_task_spawn(scheduler, insert_one, receiving, &ids[0]));
-    CHECK_OK(remo_task_spawn(scheduler, compute, receiving, &ids[1]));
-    for (uint32_t i = 0; i < 2; i++) {
-        int result = -1;
-        CHECK_OK(remo_task_join(scheduler, ids[i], REMO_FOREVER, &result));
-        CHECK_OK(result);
-    }
-    CHECK_OK(remo_scheduler_close(scheduler));
-    return 0;
-}
-
-/* Send a record, and wait until it is acknowledged, without receiving those of the peer. */
-static int send_record(struct remo_kv *kv) {
-    struct remo__kv_record record = {.hash = 1, .entry = REMO__KV_RECORD_REMOVE << 48};
-    uint32_t count;
-    uint64_t position;
-    while (!atomic_load(&window->is_ready))
-        cluster_sleep_ms(1);
-    CHECK_OK(remo__kv_send_records(kv, &record, 1, &count, &position));
-    atomic_store(&window->is_sent, true);
-    CHECK_OK(remo_ringbuffer_wait_received(kv->trackers[kv->rank].ring, position, 100 * SECOND));
-    atomic_store(&window->is_acked, true);
-    return 0;
-}
-
-static int receivers(struct remo_node *node, void *ctx) {
+/* An insert needs no calls of the depth of its handler, and no time of the handler's request. */
+static int inserts_in_handlers(struct remo_node *node, void *ctx) {
+    struct chain chain = {.rank = remo_node_rank(node)};
+    const struct remo_rpc_handler handler = {.run = insert_deepest, .ctx = &chain, .kind = REMO_RPC_LONG};
+    const struct remo_rpc_options options = {.handlers = &handler, .handler_count = 1};
+    uint64_t keys[] = {1, 2}, value = 0;
     (void)ctx;
-    struct receiving receiving = {0};
-    if (open_small(node, &receiving.kv) != 0 || hold_services(node, &receiving.holding) != 0)
-        return 1;
-    if (remo_node_rank(node) == 0 ? send_record(receiving.kv) : run_tasks(node, &receiving))
-        return 1;
-    if (close_rings(&receiving.holding) != 0)
-        return 1;
-    remo_kv_close(receiving.kv);
+    CHECK(open_small(node, &chain.kv) == 0);
+    CHECK_OK(remo_rpc_open(remo_node_root(node), "chain", &options, &chain.rpc));
+    CHECK_OK(remo_channel_wait(remo_rpc_channel(chain.rpc), 100 * SECOND));
+    CHECK_OK(cluster_meet());
+    if (chain.rank == 0) {
+        CHECK_OK(remo_rpc_call(chain.rpc, 1, 0, &keys[0], sizeof keys[0], NULL, 0, NULL, REMO_FOREVER));
+        CHECK_CODE(remo_rpc_call(chain.rpc, 1, 0, &keys[1], sizeof keys[1], NULL, 0, NULL, SECOND),
+                   -ETIMEDOUT);
+        while (atomic_load(&window->inserted) != 2) /* ends at the timeout of the test */
+            cluster_sleep_ms(1);
+    }
+    CHECK_OK(cluster_meet());
+    for (uint32_t i = 0; i < 2; i++) {
+        CHECK_OK(remo_kv_get(chain.kv, &keys[i], 8, &value, 8, NULL));
+        CHECK_EQUAL(value, keys[i]);
+    }
+    CHECK_OK(cluster_meet());
+    remo_rpc_close(chain.rpc);
+    remo_kv_close(chain.kv);
+    return 0;
+}
+
+/* ---- replies that no thread takes ---- */
+
+/* Delete keys one by one, and do not use the map again. */
+static int leave_deletes(struct remo_kv *kv) {
+    for (uint64_t key = 1; key <= REMO__KV_MESSAGES_MAX; key++)
+        CHECK_OK(remo_kv_insert(kv, &key, sizeof key, &key, sizeof key));
+    for (uint64_t key = 1; key <= REMO__KV_MESSAGES_MAX; key++)
+        CHECK_OK(remo_kv_delete(kv, &key, sizeof key));
+    return 0;
+}
+
+/* Maps whose deletes together need more reply slots than there are do not delay another map. */
+static int idle_maps(struct remo_node *node, void *ctx) {
+    enum { MAPS = 6 };
+    static const char *const names[MAPS] = {"a", "b", "c", "d", "e", "f"};
+    struct remo_kv_options options = {.capacity = 100, .key_bytes_max = 8, .value_bytes_max = 8};
+    struct remo_kv *kvs[MAPS];
+    uint64_t key = 1;
+    (void)ctx;
+    for (uint32_t i = 0; i < MAPS; i++) {
+        CHECK_OK(remo_kv_open(remo_node_root(node), names[i], &options, &kvs[i]));
+        CHECK_OK(remo_channel_wait(remo_kv_channel(kvs[i]), 100 * SECOND));
+    }
+    CHECK_OK(cluster_meet());
+    if (remo_node_rank(node) == 0) {
+        for (uint32_t i = 1; i < MAPS; i++)
+            CHECK(leave_deletes(kvs[i]) == 0);
+        CHECK_OK(remo_kv_insert(kvs[0], &key, sizeof key, &key, sizeof key));
+    }
+    CHECK_OK(cluster_meet());
+    for (uint32_t i = 0; i < MAPS; i++)
+        remo_kv_close(kvs[i]);
     return 0;
 }
 
@@ -438,9 +473,7 @@ static void setup(void) {
         atomic_store(&window->is_held[i], false);
         atomic_store(&window->is_released[i], false);
     }
-    atomic_store(&window->is_ready, false);
-    atomic_store(&window->is_sent, false);
-    atomic_store(&window->is_acked, false);
+    atomic_store(&window->inserted, 0);
 }
 
 int main(int argc, char **argv) {
@@ -449,7 +482,8 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(reads_beside_change, 2, .only_on = "ofi"),
         CLUSTER_TEST(sentences, 2),
         CLUSTER_TEST(late_gets, 2, .only_on = "ofi"),
-        CLUSTER_TEST(receivers, 2, .only_on = "shm"),
+        CLUSTER_TEST(inserts_in_handlers, 2),
+        CLUSTER_TEST(idle_maps, 2),
         CLUSTER_TEST(unsent, 1),
         {0},
     };
