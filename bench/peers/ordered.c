@@ -278,7 +278,7 @@ static void prepare(struct ordered *map) {
     map->records = calloc(remo__max(map->entries, MIX_ENTRIES_MAX), sizeof map->records[0]);
     if (!map->records
         || tree_keys_prepare(&map->keys, options->keys_count, options->zipf, map->processes.index) != 0)
-        processes_fail("no memory for keys drawn in advance");
+        processes_fail("no memory for the keys and records of a worker");
     remo__random_seed(&map->random, map->processes.index + 1);
 }
 
@@ -320,8 +320,9 @@ static void run_threads(struct ordered *map) {
     for (unsigned i = 0; i < map->processes.count; i++) {
         workers[i] = *map;
         workers[i].processes.index = i;
-        if (pthread_create(&threads[i], NULL, run_thread, &workers[i]) != 0)
-            processes_fail("cannot start a thread");
+        int rc = pthread_create(&threads[i], NULL, run_thread, &workers[i]);
+        if (rc != 0)
+            processes_fail("cannot start a thread: %s", strerror(rc));
     }
     for (unsigned i = 0; i < map->processes.count; i++)
         (void)pthread_join(threads[i], NULL);

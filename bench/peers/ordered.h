@@ -1,6 +1,6 @@
 /* ordered.h - the benchmarks of the ordered map (tree, scan, ycsb) on a store that several processes use, or
  * several threads of one process. All stores have the keys and values of bench/tree, the same population and
- * the same checks: each value belongs to its key, scans are in order, and no entry is missing in the end.
+ * the same checks: each value belongs to its key, scans are in order, and no entry is missing after a point.
  * A function of a store that fails prints a sentence, and ends the process. */
 #pragma once
 
@@ -41,7 +41,7 @@ struct ordered_store {
     void (*start)(struct ordered *map);
     /* Connect to the store. Called in each process, first in process 0. */
     void (*open)(struct ordered *map);
-    /* Called in each process in the end, unless it has failed; may be NULL. */
+    /* Called in each process at its end, unless it has failed; may be NULL. */
     void (*close)(struct ordered *map);
     /* Put an entry, now or at the latest in `flush`. */
     void (*add)(struct ordered *map, uint64_t key, uint64_t value);
@@ -61,7 +61,7 @@ struct ordered_store {
     uint64_t (*count)(struct ordered *map);
 };
 
-/* Return whether there is such a benchmark of an ordered map. */
+/* Return whether `bench` is a benchmark of the ordered map. */
 bool ordered_has(const char *bench);
 /* Run the whole program. */
 int ordered_main(const struct ordered_store *store, int argc, char **argv);

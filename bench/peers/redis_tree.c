@@ -1,6 +1,6 @@
 /* redis_tree.c - the ordered map on Redis (ordered.h): each entry is a key of its own, and a member of one
  * sorted set, whose members are in the order of their bytes. A get and an update use the key only, so each is
- * one command. The others are scripts: Redis executes a script without others in between. */
+ * one command. The others are scripts: Redis executes a script atomically. */
 #include "bench/peers/redis_client.h"
 
 #include <stdlib.h>
@@ -50,8 +50,8 @@ static void start(struct ordered *map) {
 static void open_client(struct ordered *map) {
     struct connection *connection = calloc(1, sizeof *connection);
     if (!connection)
-        processes_fail("no memory for the connection");
-    if (map->entries > REDIS_BUFFER_BYTES / sizeof(struct tree_record))
+        processes_fail("cannot connect to Redis: no memory");
+    if (map->entries >= REDIS_BUFFER_BYTES / sizeof(struct tree_record))
         processes_fail("Redis cannot return %u entries of a scan together; give a smaller --window",
                        map->entries);
     server_share_processors(map->options);
@@ -160,7 +160,8 @@ static unsigned scan(struct ordered *map, uint64_t from, struct tree_record *rec
     redis_add_script(connection->client, connection->scripts[SCAN], words, 2, 0);
     redis_receive(connection->client, &reply);
     if (reply.is_missing || reply.is_integer || reply.count > count * sizeof *records)
-        processes_fail("the benchmark is wrong: Redis returned no entries");
+        processes_fail("the benchmark is wrong: Redis returned %zu bytes to a scan of %u entries",
+                       reply.count, count);
     return take_records(&reply, records);
 }
 

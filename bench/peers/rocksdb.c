@@ -1,7 +1,7 @@
 /* rocksdb.c - the ordered map on RocksDB (ordered.h), whose files one process opens: the workers are its
  * threads. The files are on a tmpfs, without a log: a change makes no system call for durability, as with
  * Remo. Reads use the mapped files, without a cache and without compression, and the population is compacted:
- * otherwise they take longer. */
+ * otherwise reads take longer. */
 #include <rocksdb/c.h>
 
 #include <stdlib.h>
@@ -52,7 +52,7 @@ static rocksdb_options_t *make_options(void) {
     return options;
 }
 
-/* Its background threads may use both processors. */
+/* Its background threads may use all processors of the benchmark. */
 static void open_db(struct ordered *map) {
     char *error = NULL;
     server_share_processors(map->options);

@@ -5,10 +5,12 @@
  *          key's stripe. An insert fills a slot of this node, announces it to all indices, and
  *          makes it valid when all participants have acknowledged. A delete marks the slot at its
  *          node, and then announces the removal. Announcements are remote procedure calls (rpc.h) of
- *          a service of the map. The threads that serve apply them (rpc.h, Serving), and so do
- *          threads that wait for their own inserts: on shared memory these run the SHORT handlers and
- *          `done` functions of all services of the node meanwhile, and must hold no lock that one of
- *          them acquires. The callbacks of that node's service thread may then run up to 1 ms later.
+ *          a service of the map. The threads that serve apply them (rpc.h, Serving). On shared
+ *          memory a thread in a function of this header also does, while one of its changes waits
+ *          for acknowledgements or for a free message, and in remo_kv_close. Such a thread runs the
+ *          SHORT handlers and `done` functions of all services of the node. It must hold no lock
+ *          that one of these functions acquires. Callbacks of the node's service thread may then
+ *          run up to 1 ms later.
  * Layout:  slot = {u64 generation|key length|state, key, copy, copy}, copy = {u64 checksum, u64
  *          version|length, value}. Key and values have their maximum length; a slot is rounded up
  *          to cache lines. Keys and values of 8 bytes fit one line. The newer copy is the value. An
@@ -19,11 +21,11 @@
  *          uncontended:
  *          - update, fetch_add, compare_put: 2 atomics (lock) + 1 read + 1 write; no write if the
  *            operation is refused, no read if the key is absent;
- *          - insert: 2 atomics + n-1 writes (notify), the requests, and a wait for the reply of each
- *            other participant, 1 write (notify) of it;
+ *          - insert: 2 atomics + n-1 requests, 1 write (notify) each; then a wait for n-1 replies,
+ *            each 1 write (notify) of the other participant;
  *          - put: an update if the key is present, an insert if it is absent;
- *          - delete: 2 atomics + 1 read + 1 write + n-1 writes (notify), the requests, without a wait
- *            for the replies;
+ *          - delete: 2 atomics + 1 read + 1 write + n-1 requests, 1 write (notify) each; it does not
+ *            wait for the replies;
  *          - next: 1 read for each entry that it visits: one per key, and briefly those of deleted
  *            keys.
  *          Inserts and deletes of one window share their messages: n-1 requests and replies for up
@@ -46,12 +48,15 @@
  *          stripes of the calling thread and its tasks. A single change is sure to unlock only the
  *          stripe for which it waits. So call one of those four before the thread ends.
  *          While a participant pauses, inserts return -ETIMEDOUT. When all messages of this node
- *          (remo_kv_open) are in flight, deletes also take op_timeout_ns, and return 0. Gets and updates
- *          continue, except those of its slots and locks. A node that starts again after a failure
- *          cannot open a map with nodes that stayed (rpc.h, Failure).
- * Threads: any, also in LONG handlers of rpc.h, of any depth: no operation of the map is a call that
- *          counts there. SHORT handlers and `done` functions must not use the map, except to start an
- *          operation.
+ *          (remo_kv_open) are in flight, deletes also take op_timeout_ns, and return 0. Gets and
+ *          updates continue. But on fabrics whose operations need the processor of the target (ofi),
+ *          those of keys whose slot or lock is on the paused participant return -ETIMEDOUT. All maps of
+ *          a node share 64 calls to participants: if paused participants keep all of them, inserts
+ *          of its other maps also return -ETIMEDOUT until one resumes or fails. A node that starts
+ *          again after a failure cannot open a map with nodes that stayed (rpc.h, Failure).
+ * Threads: any, also in LONG handlers of any depth (rpc.h): operations of the map do not count as
+ *          nested calls. SHORT handlers and `done` functions must not use the map, except to start
+ *          an operation.
  *          Operations of tasks (task.h) overlap as those of threads do, changes too. Each task
  *          has a window of its own. On a network a window has at most 126 reads in flight, that of a
  *          task 8, fewer if slots are large (Memory); the others wait for a buffer. Also on a
@@ -91,10 +96,10 @@ struct remo_kv_options {
 /* Open the map `name` below `parent`; `options` may be NULL. The options are the same on every
  * participant; otherwise remo_channel_wait returns -EPROTO. Does not wait for peers to open;
  * inserts and deletes do. Memory per node: 1.1 * capacity / participants slots of network memory,
- * each of 8 + key_bytes_max + 2 * (16 + value_bytes_max) bytes, rounded up to 64; in private memory
- * 17 bytes for each key of the capacity, at most 5 MiB more for keys that peers are deleting, and
- * messages of 4 KiB + 0.25 KiB for each other participant: 16, or fewer above 16 participants, but
- * at least 4. The map has 4 channels, and is a service of rpc.h.
+ * each of 8 + key_bytes_max + 2 * (16 + value_bytes_max) bytes, rounded up to 64. Private memory:
+ * 17 bytes for each key of the capacity; at most 5 MiB for keys that peers are deleting; 16 messages
+ * (above 16 participants 256 / participants, but at least 4), each of 4 KiB and 0.25 KiB for each
+ * other participant. The map has 4 channels, and is a service of rpc.h.
  * Errors:
  *   -EINVAL  an option is out of range; the sentence names it
  *   -EMFILE  this node has REMO_RPC_SERVICES_MAX services (rpc.h); close some
@@ -102,8 +107,9 @@ struct remo_kv_options {
 REMO_API int remo_kv_open(struct remo_channel *parent, const char *name,
                           const struct remo_kv_options *options, struct remo_kv **ret_kv);
 /* Close the map. First complete all operations of this node. Keys with a slot on this node are
- * lost. NULL has no effect. Waits until the records of deletes are in the rings of all peers (rpc.h),
- * for op_timeout_ns at most. */
+ * lost. NULL has no effect. Waits until all messages that this node has sent are in the rings of the
+ * peers (rpc.h), for op_timeout_ns at most. If a delete found no free message, and no later change
+ * has sent its record, peers keep an entry of the key until they close the map. */
 REMO_API void remo_kv_close(struct remo_kv *kv);
 REMO_API struct remo_channel *remo_kv_channel(struct remo_kv *kv);
 
@@ -207,9 +213,10 @@ struct remo_kv_op {
  *   -ENOMEM, -ENOSPC  no memory for the state of the thread, or no room for it in the arena */
 REMO_API int remo_kv_start(struct remo_kv *kv, struct remo_kv_op *op);
 /* Advance this thread's operations on the map. On shared memory the call advances each by one step,
- * and waits up to 5 us for one lock. While it lacks acknowledgements of inserts, it also serves the
- * requests of all services that have arrived (rpc.h). On a network it advances each get by one step, and the
- * changes until each must wait for the network or for a lock. While the thread executes 32 or more
+ * and waits up to 5 us for one lock. While a change waits for acknowledgements or for a free message,
+ * the call also serves requests of all services that have arrived (rpc.h). On a network it advances
+ * each get by one step, and the changes until each must wait for the network or for a lock, and in
+ * place of serving it sends queued requests. While the thread executes 32 or more
  * changes, the call also executes operations of peers on this node's memory: at most one message of each
  * peer's thread. It waits only after a change has timed out (Failure, above): up to 1 ms for the write
  * of each such change, at most once in 10 ms. Returns the number of operations in flight, or -errno.

@@ -52,11 +52,11 @@
  *          handlers, after a wake-up.
  *          If other threads of the node have just run handlers, a request waits up to 1 ms for this.
  *          If calls are frequent and latency matters, let a thread call remo_rpc_serve: for long, or with
- *          a timeout of 0 beside each piece of other work, as the calls of tree.h, structure.h and tx.h do,
- *          and the waits of kv.h for acknowledgements. Waits of other objects run no handler. SHORT requests
- *          from one sending node run one at a time, so a slow SHORT handler delays all requests from that
- *          node, also to other services, to LONG handlers and of maps (kv.h). Requests from different nodes
- *          run concurrently.
+ *          a timeout of 0 beside each piece of other work, as the calls of tree.h, structure.h and tx.h do
+ *          and, on shared memory, the changes of kv.h (kv.h, Model). Waits of other objects run no handler.
+ *          SHORT requests from one sending node run one at a time, so a slow SHORT handler delays all
+ *          requests from that node: those to other services, to LONG handlers, and those of maps (kv.h).
+ *          Requests from different nodes run concurrently.
  * SHORT:   the default kind of a handler. It runs to completion in the serving thread. It must be short and
  *          must not wait: rpc calls that would wait return -EDEADLK; waits on other objects are not
  *          detected. It replies, defers its reply or forwards the request. It may post, and start calls with
@@ -116,7 +116,7 @@
  *          resumes or fails. Further calls to it queue at the caller until their timeout if its ring is
  *          full, or if 32 calls of their depth to it have ended without a reply that may still arrive.
  *          All peers share the slots: 320 calls that are in flight to such a node at the same time delay the
- *          calls to all nodes. Maps (kv.h) have 64 slots besides, which all maps of the node share.
+ *          calls to all nodes. All maps of a node (kv.h) share 64 further slots.
  *          A node that starts again after a failure cannot use rpc with the nodes that stayed: "remo-rpc" is
  *          still open there.
  * Caches:  without hardware coherence (region.h) open returns -EOPNOTSUPP.

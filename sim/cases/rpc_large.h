@@ -1,4 +1,4 @@
-/* rpc_large.h - what the cases of large calls share.
+/* rpc_large.h - shared declarations of the cases of large calls.
  *
  *   rpc_large.c         calls, also after the caller has stopped waiting; places of the program; faulty nodes
  *   rpc_large_blocks.c  the blocks of the caller's memory; reads that fail */

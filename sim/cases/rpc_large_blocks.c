@@ -1,5 +1,5 @@
-/* rpc_large_blocks.c - the blocks of large calls: a block is used again when no node uses it any more, not
- * earlier; free blocks leave room for others. And reads of requests that fail. */
+/* rpc_large_blocks.c - the blocks of large calls: a block is used again only after no node uses it any
+ * more; free blocks of other sizes give back their bytes. Also: reads of requests that fail. */
 #include "sim/cases/rpc_large.h"
 
 #include "sim/scheduler.h"
@@ -84,7 +84,7 @@ const struct sim_case sim_case_rpc_large_requests =
     LARGE_CASE(.name = "large_requests", .about = "two large requests, with short replies or none",
                .nodes = 2, .open = sim_large_open, .body = large_requests_body);
 
-/* Reads of a request fail, as long as posts of the server do. Then no handler gets the request. */
+/* Reads of a request fail while posts of the server fail. Then no handler gets the request. */
 static void large_unread_body(void *state, uint32_t rank, uint32_t thread) {
     struct large_state *s = state;
     struct large_call call;

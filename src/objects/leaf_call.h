@@ -1,11 +1,11 @@
 /* leaf_call.h - leaf calls: the inner interface of rpc for objects whose handlers are SHORT and send nothing.
  *
- * Depth:   leaf calls have a depth of their own, below that of all other calls, with slots and queues of its
+ * Depth:   leaf calls have a depth of their own, deeper than all other calls, with slots and queues of its
  *          own. So they need no slot that other calls hold, and work in handlers of any depth.
  * Order:   leaf requests from one node to another start in the order in which remo__rpc_start_leaf was
  *          called, in any threads. They are not ordered behind the writes of the caller, so no call waits.
  * Time:    a leaf call has no deadline, also in a handler whose request has one. It ends when the reply
- *          arrives, or the server fails or leaves. remo_rpc_cancel ends it too. */
+ *          arrives, or the server fails, or leaves the job or the service. remo_rpc_cancel ends it too. */
 #pragma once
 
 #include <remo/rpc.h>
@@ -25,8 +25,8 @@ int remo__rpc_leaf_is_ready(const struct remo_rpc *rpc, uint32_t node);
 /* Return whether a call has ended or was never started; end it if its reply has arrived or cannot arrive.
  * The reply keeps its slot until then. Serves nothing. Threads: one at a time for each call. */
 bool remo__rpc_leaf_has_ended(struct remo_rpc_op *call);
-/* Send what is queued; on mapped fabrics, also serve what has arrived. A thread that waits for leaf calls
- * repeats this. Never waits. No effect in a SHORT handler or a `done` function. */
+/* Send queued requests and messages; on mapped fabrics, also serve requests that have arrived. A thread that
+ * waits for leaf calls repeats this. Never waits. No effect in a SHORT handler or a `done` function. */
 void remo__rpc_leaf_serve(struct remo_rpc *rpc);
 /* Return whether a call is queued: its request was not written yet. */
 bool remo__rpc_leaf_is_queued(const struct remo_rpc_op *call);

@@ -198,7 +198,7 @@ int remo_region_write_immediate(struct remo_region *region, uint32_t node, uint6
 }
 
 /* Prefetch the lines of a range of mapped memory. For writing, the processor of the last writer loses its
- * copy; for x86-64, compilers emit the instruction for reading in both cases, unless an option of theirs
+ * copy; for x86-64, compilers emit the instruction for reading in both cases, unless a compiler option
  * permits PREFETCHW. */
 static inline void prefetch_lines(const struct remo_region *region, uint32_t node, uint64_t offset,
                                   size_t size_bytes, bool writes) {

@@ -256,7 +256,7 @@ static void seals_prove_headers(void **state) {
 /* A read into a buffer that is too small writes nothing beyond its end; the message is still verified. */
 static void check_small_buffer(enum remo__record_guard guard) {
     struct stream stream = stream_open(guard);
-    unsigned char found[32] = "1234567"; /* longer than the message, for the warnings of the compiler */
+    unsigned char found[32] = "1234567"; /* so long that the compiler does not warn */
     uint32_t size = 0;
     memcpy(stream.ring, stream.image, remo__record_encode(stream.image, &stream.cursor, 8, "abcdefgh"));
     assert_int_equal(remo__record_decode(stream.ring, &stream.cursor, found, 7, stream.scratch, &size),

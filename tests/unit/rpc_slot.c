@@ -191,7 +191,7 @@ static void test_late_both(void **state) {
     assert_int_equal(transport->slot[late.slot].state, REMO__RPC_SLOT_LOST);
 }
 
-/* A node fails that has the request: slot and block are lost. */
+/* The node that has the request fails: slot and block are lost. */
 static void test_late_lost(void **state) {
     (void)state;
     const struct late late = make_late();

@@ -366,12 +366,12 @@ void remo_rpc_cancel(struct remo_rpc_op *call) {
         return;
     struct remo__rpc_transport *transport = call->own.rpc->transport;
     struct remo__thread *thread = remo__thread(call->own.rpc->node);
-    if (!thread)
-        return;
     if (call->done) {
-        cancel_done(transport, thread, call);
+        if (thread)
+            cancel_done(transport, thread, call);
     } else if (remo__rpc_is_in_flight(call)) {
-        remo__rpc_wake_late(transport, thread, call); /* the late reply frees the slot */
+        if (thread)
+            remo__rpc_wake_late(transport, thread, call); /* the late reply frees the slot */
         remo__rpc_abandon_call(transport, call, -ECANCELED);
     }
 }

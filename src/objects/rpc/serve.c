@@ -174,7 +174,8 @@ static bool is_valid(const struct remo__rpc_transport *transport, uint32_t node,
            && (remo__rpc_bytes(words->head) <= REMO__RPC_DATA_MAX
                || (remo__rpc_flags(words->head) & REMO__RPC_HAS_PLACES))
            && remo__rpc_hops(words->head) <= REMO_RPC_DEPTH_MAX && remo__rpc_depth(words->head) > 0
-           && remo__rpc_depth(words->head) <= REMO__RPC_DEPTHS;
+           && remo__rpc_depth(words->head) <= REMO__RPC_DEPTHS
+           && (remo__rpc_depth(words->head) != REMO__RPC_LEAF_DEPTH || remo__rpc_hops(words->head) == 0);
 }
 
 /* Execute the next request of a ring, if it is complete. receive_mutex is held. */

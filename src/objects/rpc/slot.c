@@ -127,7 +127,7 @@ bool remo__rpc_slot_probe(struct remo__rpc_transport *transport, uint32_t slot, 
         return false;
     if (remo__unlikely((head & 0xffff) > REMO__RPC_DATA_MAX
                        || ((head >> 20 & 3) == REMO__RPC_REPLIED_IN_PLACE && (head & 0xffff) != 8)))
-        return false; /* malformed: the call times out */
+        return false; /* malformed: the call ends with its deadline, or with its node */
     if (transport->mapped) {
         *ret_reply = (struct remo__rpc_reply){head, remo__load(reply + 16), reply + REMO__RPC_REPLY_BYTES};
     } else {

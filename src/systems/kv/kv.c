@@ -47,7 +47,7 @@ static int open_channel(struct remo_kv *kv, struct remo_channel *parent, const c
     return remo_channel_open(parent, name, type, &channel, &kv->channel);
 }
 
-/* Among many nodes each has fewer messages: each index has room for the records of all. */
+/* Each index has room for the records of all nodes, so among many nodes each node has fewer messages. */
 static uint32_t messages_of(uint32_t nodes) {
     return (uint32_t)remo__min(remo__max(REMO__KV_MESSAGES_OF_ALL / nodes, REMO__KV_MESSAGES_MIN),
                                REMO__KV_MESSAGES_MAX);

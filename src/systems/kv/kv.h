@@ -35,14 +35,14 @@
 #define REMO__KV_TASK_READS_MAX 2u
 #define REMO__KV_DEADLINE_POLLS 4u
 #else
-#define REMO__KV_MESSAGES_MIN 4u    /* in flight from one node: fewer among many nodes */
-#define REMO__KV_MESSAGES_MAX 16u   /* the same, among few nodes */
+#define REMO__KV_MESSAGES_MIN 4u    /* in flight from one node, at least: among many nodes */
+#define REMO__KV_MESSAGES_MAX 16u   /* at most: among few nodes */
 #define REMO__KV_DEFERRED_MAX 1024u /* records of aborted operations that were not sent in time */
 #define REMO__KV_READS_MAX 126u     /* of a thread, in flight; only on fabrics that are not mapped */
 #define REMO__KV_TASK_READS_MAX 8u  /* of a task: there may be many, and each probably has few in flight */
 #define REMO__KV_DEADLINE_POLLS 64u /* polls from one check of the deadlines to the next */
 #endif
-#define REMO__KV_MESSAGES_OF_ALL 256u         /* in flight from all nodes, down to the minimum of each */
+#define REMO__KV_MESSAGES_OF_ALL 256u         /* from all nodes together, unless each has the minimum */
 #define REMO__KV_READS_BYTES (4u << 20)       /* memory for these reads: fewer if slots are large */
 #define REMO__KV_TASK_READS_BYTES (64u << 10) /* of a task */
 #define REMO__KV_BUFFERS_WORDS 2u             /* of the sets of buffers: a bit for each buffer */
@@ -181,7 +181,7 @@ struct remo__kv_op_state {
     int16_t lost_error;            /* -errno of a node that could not be read and may have the key, or 0 */
     struct remo__kv_thread *owner; /* whose window it is in */
     uint64_t deadline_ns;          /* 0: not set; the first check of the deadlines sets it */
-    uint64_t message;              /* number of the one with the record */
+    uint64_t message;              /* number of the message with the record */
     struct remo_ack ack;
     struct remo_kv_op *next_change; /* in the list of first_change */
     struct remo__task *worker;      /* that is parked at SEND or ACK; NULL: none */

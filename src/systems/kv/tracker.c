@@ -1,6 +1,7 @@
 /* tracker.c - the trackers of a map: each node sends records of its inserts and deletes to the indices of
  * all participants, by leaf calls of a service. Invariant: a receiver replies after it has applied the
- * records of a message; messages end in the order of their numbers. The protocol: docs/internals/kv.md. */
+ * records of a message; a message counts as acknowledged only after all earlier ones. The protocol:
+ * docs/internals/kv.md. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -72,10 +73,13 @@ static void apply_records(struct remo_kv *kv, const struct remo__kv_record *reco
  * copied before they are checked, because the sender can write them. */
 static int on_message(void *ctx, const struct remo_rpc_request *request) {
     struct remo__kv_record records[REMO__KV_BATCH_MAX];
+    struct remo_kv *kv = ctx;
     if (request->bytes > sizeof records)
         return -EMSGSIZE;
+    if (!remo_nodeset_has(remo_channel_participants(kv->channel), request->node))
+        return -EINVAL;
     remo__copy_from(records, request->data, request->bytes);
-    apply_records(ctx, records, (uint32_t)(request->bytes / sizeof records[0]), request->node);
+    apply_records(kv, records, (uint32_t)(request->bytes / sizeof records[0]), request->node);
     return 0;
 }
 
@@ -110,8 +114,8 @@ static void check_messages(struct remo_kv *kv, bool all) {
         (void)check_message(kv, number, &is_queued);
 }
 
-/* A thread may not poll after a delete, or an insert that has timed out. Free the reply slots of its messages
- * in the service thread, which must not wait. */
+/* After a delete, or an insert that has timed out, a thread perhaps never polls again. So the service thread,
+ * which must not wait, frees the reply slots of its messages. */
 static bool on_swept(struct remo__thread_observer *observer) {
     struct remo_kv *kv = remo__container_of(observer, struct remo_kv, observer);
     if (!remo__mutex_try_lock(&kv->send_mutex))
@@ -132,7 +136,8 @@ static int open_messages(struct remo_kv *kv) {
     kv->messages = calloc(kv->messages_max, sizeof *kv->messages);
     kv->calls = calloc(remo__max(calls_count, 1), sizeof *kv->calls);
     if (!kv->messages || !kv->calls)
-        return remo__fail(-ENOMEM, "no memory for the messages of a map to %u nodes", kv->receiver_count);
+        return remo__fail(-ENOMEM, "cannot open the map: no memory for messages to %u nodes",
+                          kv->receiver_count);
     struct remo_rpc_op *call = kv->calls;
     for (uint32_t i = 0; i < kv->messages_max; i++)
         for (uint32_t node = remo__nodeset_next(participants, 0); node < kv->node->size;
@@ -157,7 +162,7 @@ int remo__kv_trackers_open(struct remo_kv *kv) {
     return 0;
 }
 
-/* An attempt: all records of deletes are in the rings of their receivers. */
+/* An attempt: no call of a message is queued. */
 static int is_all_sent(void *ctx) {
     struct remo_kv *kv = ctx;
     bool is_queued = false;
@@ -196,7 +201,8 @@ void remo__kv_defer_record(struct remo_kv *kv, const struct remo__kv_record *rec
     if (!has_room)
         remo__log(
             &kv->node->log, REMO_LOG_WARNING,
-            "map %s: dropped a record, because a peer does not read its tracker; peers keep a stale entry",
+            "map %s: dropped the removal of a key: no message is free, because a peer does not reply; peers "
+            "keep a stale entry",
             remo_channel_name(kv->channel));
 }
 

@@ -35,7 +35,7 @@ int remo__tree_compare(struct tree_bytes a, struct tree_bytes b) {
             return first_a < first_b ? -1 : 1;
         compared = 8;
     }
-    for (; common < 8 && compared < common; compared++) { /* without a call, too */
+    for (; common < 8 && compared < common; compared++) { /* inline: a call of memcmp takes longer */
         int order = *at(a.data, compared) - *at(b.data, compared);
         if (order != 0)
             return order;

@@ -10,7 +10,7 @@
 #ifdef REMO_SIM_SMALL
 #define FIRST_BYTES 26u /* of a node: the header, and some of the index. Most changes write only this part */
 #else
-#define FIRST_BYTES 256u /* usually fences and index, too: one copy */
+#define FIRST_BYTES 256u /* usually with the fences and the index: one copy */
 #endif
 
 /* Return the bytes of a word that are zero, as the highest bits of these bytes; perhaps also some bytes after

@@ -192,7 +192,7 @@ static int make_others(struct remo_tx *tx, struct remo__tx_commit *commit) {
     return 0;
 }
 
-/* The channel may learn of a failure later than the node. */
+/* The channel may detect a failure later than the node. */
 static bool has_failed(const struct remo_tx_space *space, const struct remo__tx_participant *owner) {
     return atomic_load(&space->peers[owner->node].losses) != owner->losses
            || remo_node_peer(space->node, owner->node) != REMO_PEER_UP;

@@ -434,7 +434,7 @@ static unsigned test_transaction_peers(const char *remo, const char *bench) {
 
 #define MAPS 3 /* peers with an ordered map */
 
-/* Each peer with an ordered map measures as many points as it has, with the names of ours, or is skipped. */
+/* Each peer with an ordered map measures `peer_counts` points, or states that it is skipped. */
 static void test_map_peers(const char *remo, const char *bench, unsigned own_count,
                            const unsigned peer_counts[MAPS]) {
     static const char *const maps[MAPS] = {"lmdb", "redis", "rocksdb"};

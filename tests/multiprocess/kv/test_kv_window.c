@@ -99,7 +99,7 @@ static int insert_two(void *ctx) {
     return 0;
 }
 
-/* Hold the stripe of the first insert until the other task waits for the mutex of the tracker. Then let the
+/* Hold the stripe of the first insert until the other task waits for the mutex of the messages. Then let the
  * first insert advance to step SEND before that task continues. */
 static int delay_first(void *ctx) {
     struct sending *sending = ctx;
