@@ -523,13 +523,10 @@ static int frozen(struct remo_node *node, void *ctx) {
 static int thawed(struct remo_node *node, void *ctx) {
     const struct remo_tree_options options = {SMALL, .owners = first_nodes(1)};
     struct remo_tree *tree;
-    uint64_t version, freeze_ns = SECOND / 10;
     (void)ctx;
     CHECK(open_tree(node, &options, &tree) == 0);
-    for (uint32_t i = 0; i < 2 && tree->own; i++) { /* only thaws end this delay */
-        CHECK_OK(remo__tree_freeze(tree, freeze_ns, &version));
-        tree->own->frozen_until_ns = cluster_now_ns() + 1000 * SECOND;
-    }
+    for (uint32_t i = 0; i < 2 && tree->own; i++)
+        CHECK(freeze_until_thawed(tree) == 0);
     CHECK_OK(cluster_meet());
     for (uint32_t freezes = 2; freezes-- > 0;) {
         if (!tree->own)

@@ -4,8 +4,6 @@
 
 #include "base/random.h"
 
-#include "systems/tree/tree.h"
-
 #include "tree_common.h"
 
 #define KEYS 300u /* present: the even numbers below 2 * KEYS */

@@ -160,7 +160,6 @@ static int cost(struct remo_node *node, void *ctx) {
     const struct remo_tree_options options = {SMALL, .owners = first_nodes(1)};
     static struct slot slots[COST_OPS];
     struct remo_tree *tree;
-    uint64_t version;
     char key[16];
     (void)ctx;
     CHECK(open_tree(node, &options, &tree) == 0);
@@ -178,8 +177,7 @@ static int cost(struct remo_node *node, void *ctx) {
     CHECK(tree->own || run_slots(tree, slots, COST_OPS) == 0);
     CHECK_OK(cluster_meet());
     if (tree->own) {
-        CHECK_OK(remo__tree_freeze(tree, SECOND, &version));
-        tree->own->frozen_until_ns = cluster_now_ns() + 1000 * SECOND;
+        CHECK(freeze_until_thawed(tree) == 0);
         CHECK_COST(remo_tree_channel(tree), CHECK(run_slots(tree, slots, COST_OPS) == 0), 0, 0, 0, 0);
     }
     CHECK_OK(cluster_meet());
@@ -201,14 +199,11 @@ static int delayed(struct remo_node *node, void *ctx) {
     const struct remo_tree_options options = {SMALL, .owners = first_nodes(1)};
     struct slot slots[2] = {0};
     struct remo_tree *tree;
-    uint64_t version, before;
+    uint64_t before;
     uint32_t number;
     (void)ctx;
     CHECK(open_tree(node, &options, &tree) == 0);
-    if (tree->own) {
-        CHECK_OK(remo__tree_freeze(tree, SECOND, &version));
-        tree->own->frozen_until_ns = cluster_now_ns() + 1000 * SECOND;
-    }
+    CHECK(!tree->own || freeze_until_thawed(tree) == 0);
     CHECK_OK(cluster_meet());
     before = cluster_set_op_timeout(node, 3 * SECOND); /* a slow machine needs much of it for the poll */
     make_op(&slots[0], REMO_TREE_INSERT, tree->own ? "own" : "other", 1);

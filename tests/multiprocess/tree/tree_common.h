@@ -36,6 +36,16 @@ static inline int open_tree(struct remo_node *node, const struct remo_tree_optio
     return 0;
 }
 
+/* Freeze the owner of this node: only thaws end this freeze. */
+static inline int freeze_until_thawed(struct remo_tree *tree) {
+    uint64_t version;
+    CHECK_OK(remo__tree_freeze(tree, SECOND, &version));
+    CHECK_OK(remo__mutex_lock(tree->node, &tree->own->mutex, REMO_FOREVER));
+    tree->own->frozen_until_ns = cluster_now_ns() + 1000 * SECOND;
+    remo__mutex_unlock(tree->node, &tree->own->mutex);
+    return 0;
+}
+
 static inline int close_tree(struct remo_tree *tree) {
     CHECK_OK(cluster_meet());
     remo_tree_close(tree);
