@@ -76,7 +76,7 @@
  *          commits.
  *          Which to choose: late locks are the default. They take fewer messages and less time: reads need no
  *          call, and all keys of one owner are committed by one call. In `remo bench smallbank` and `tatp`
- *          early locks make 0.57 to 0.90 times as many transactions, and 0.3 to 0.65 times as many if most
+ *          early locks make 0.51 to 0.88 times as many transactions, and 0.17 to 0.65 times as many if most
  *          attempts are in conflict, because they are held for longer. Choose early locks if transactions
  *          work for long with the values that they have read. Once such a transaction has locked its keys,
  *          shorter transactions cannot make its commit fail, and a conflict shows before the work. The spaces
