@@ -109,7 +109,8 @@ REMO_API int remo_kv_open(struct remo_channel *parent, const char *name,
 /* Close the map. First complete all operations of this node. Keys with a slot on this node are
  * lost. NULL has no effect. Waits until all messages that this node has sent are in the rings of the
  * peers (rpc.h), for op_timeout_ns at most. If a delete found no free message, and no later change
- * has sent its record, peers keep an entry of the key until they close the map. */
+ * has sent its record, peers keep a stale entry until they change the key, or close the map: one
+ * more read in each search for the key. */
 REMO_API void remo_kv_close(struct remo_kv *kv);
 REMO_API struct remo_channel *remo_kv_channel(struct remo_kv *kv);
 
