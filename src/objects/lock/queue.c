@@ -5,10 +5,13 @@
  * docs/internals/lock.md describes the words, the local states and the proofs. */
 #include <stdio.h>
 
-#include "base/relax.h"
 #include "objects/lock/lock.h"
 
 #define CHECKS_WITHOUT_CLOCK 100u
+#define PAUSE_UNIT 16u /* of `pause`: one remo__relax */
+#define PAUSE_MAX (16u * PAUSE_UNIT)
+#define PAUSE_STEP_DOWN 1u
+#define PAUSE_STEP_UP 8u
 #define LATE_GRANT_PART 16u /* of op_timeout_ns: by then a grant word has usually arrived */
 
 /* ---- operations on a lock's words ---- */
@@ -476,27 +479,48 @@ struct grant_wait {
     struct remo_lock *lock;
     struct remo__lock_local *local;
     char *word;       /* the grant word of this node */
-    uint64_t at;      /* of the queue word, at the home */
     uint64_t arrived; /* the queue word before the grant */
     uint64_t which;   /* the bits of the grant word that identify the grant */
     uint64_t grant;   /* result */
     bool by_message;  /* result: the home sent the grant */
     bool is_near;     /* another node has written that the grant comes soon */
     bool has_slept;
+    uint32_t looks;  /* at a mapped queue word, without a grant */
     uint32_t checks; /* of the condition granted_soon */
 };
+
+static inline const char *mapped_queue_word(const struct grant_wait *wait, uint32_t ticket) {
+    uint32_t which = remo__lock_queue_word(wait->lock, ticket);
+    return remo__memory_mapped(wait->lock->words, wait->local->home,
+                               wait->local->offset + 8 * (uint64_t)which);
+}
+
+/* Learn the pause from a grant on mapped memory. A look was not too early if it found the grant and, in the
+ * same line, the next ticket of the releaser. The first look precedes every pause. */
+static inline void adapt_pause(struct grant_wait *wait) {
+    struct remo__lock_local *local = wait->local;
+    const char *next = mapped_queue_word(wait, (uint32_t)wait->which + 1);
+    if (wait->looks == 1 && next && remo__load(next) != 0)
+        local->pause = (uint16_t)(local->pause - remo__min(local->pause, PAUSE_STEP_DOWN));
+    else if (wait->looks > 0)
+        local->pause = (uint16_t)remo__min(local->pause + PAUSE_STEP_UP, PAUSE_MAX);
+}
 
 /* Return whether the queue word is mapped, which alone shows the grant then. The word shares its line with
  * those on which the next atomics of the releaser are, and each load takes the line: pause between loads. */
 static inline bool read_queue_word(struct grant_wait *wait) {
-    const char *word = remo__memory_mapped(wait->lock->words, wait->local->home, wait->at);
+    const char *word = mapped_queue_word(wait, (uint32_t)wait->which);
     if (remo__unlikely(!word || !wait->lock->node->mapped)) /* the home maps its own words on every network */
         return false;
     uint64_t found = remo__load(word);
     if (remo__queue_word_is_granted(found) && (found & REMO__QUEUE_WORD_WHICH) == wait->arrived)
         wait->grant = remo__grant_of(found, (uint32_t)wait->which);
-    if (wait->grant == 0)
-        remo__relax();
+    if (wait->grant != 0) {
+        adapt_pause(wait);
+    } else {
+        wait->looks++;
+        remo__relax_awake(wait->lock->node, wait->local->pause / PAUSE_UNIT);
+    }
     return true;
 }
 
@@ -590,7 +614,6 @@ static int wait_for_grant(struct remo_lock *lock, uint32_t index, struct remo__t
     struct grant_wait wait = {.lock = lock,
                               .local = local,
                               .word = lock->grants->own + REMO__GRANT_BYTES * (uint64_t)index,
-                              .at = local->offset + 8 * (uint64_t)remo__lock_queue_word(lock, ticket),
                               .arrived = arrived,
                               .which = REMO__GRANT_VALID | (uint64_t)nonce << 32 | ticket};
     remo__lock_publish(lock, local, remo__state_word(REMO__LOCK_WAITING, nonce, ticket));
