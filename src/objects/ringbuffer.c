@@ -8,7 +8,6 @@
 
 #define RETRY_PAUSE_NS REMO__NS_PER_MS /* between attempts to acknowledge */
 #define RELAX_PER_MESSAGE 16u          /* of the last batch, before the receiver probes for the next one */
-#define RELAX_SINGLE 4u                /* after a batch of one message, such as a request or a reply */
 #define RELAX_MAX 128u                 /* of a pause */
 #define RELAX_CAPACITY \
     1024u                   /* bytes of a ring for each: the sender of a small ring would fill it meanwhile */
@@ -465,13 +464,30 @@ static int check_receiver(const struct remo_ringbuffer *ring) {
 /* All messages that had arrived are received. The more there were, the more probably the sender is in the
  * middle of a stream. So pause in proportion: a probe takes a line that the sender is about to write. A pause
  * is longer than the sender needs for as many messages, so that batches grow up to the longest pause. */
-static OUT_OF_LINE void await_batch(struct remo_ringbuffer *ring) {
+static void await_batch(const struct remo_ringbuffer *ring, uint64_t messages) {
+    uint64_t most = remo__min(RELAX_MAX, ring->cursor.capacity / RELAX_CAPACITY);
+    remo__relax_awake(ring->node, (uint32_t)remo__min(RELAX_PER_MESSAGE * messages, most));
+}
+
+/* The last message came alone, such as a request or a reply. Pause; return whether the next one is there. */
+static bool await_single(const struct arrival *arrival) {
+    struct remo_ringbuffer *ring = arrival->ring;
+    remo__relax_awake(ring->node, ring->pause / REMO__PAUSE_UNIT);
+    bool is_there = probe_record(arrival) != 0;
+    ring->pause = remo__pause_learn(ring->pause, !is_there);
+    return is_there;
+}
+
+/* Pause before the first wait. Returns whether a message is there then. */
+static OUT_OF_LINE bool pause_awake(const struct arrival *arrival) {
+    struct remo_ringbuffer *ring = arrival->ring;
     uint64_t batch_bytes = ring->cursor.position - ring->caught_up;
     uint64_t messages = batch_bytes / remo__record_bytes(ring->found_bytes);
     ring->caught_up = ring->cursor.position;
-    uint64_t most = remo__min(RELAX_MAX, ring->cursor.capacity / RELAX_CAPACITY);
-    uint64_t each = messages > 1 ? RELAX_PER_MESSAGE : RELAX_SINGLE;
-    remo__relax_awake(ring->node, (uint32_t)remo__min(each * messages, most));
+    if (messages <= 1)
+        return await_single(arrival);
+    await_batch(ring, messages);
+    return false;
 }
 
 /* Wait until a message is at the cursor. */
@@ -481,8 +497,8 @@ static INLINE int find_message(struct arrival *arrival, uint64_t timeout_ns) {
         return rc;
     if (probe_record(arrival))
         return 0;
-    if (timeout_ns > 0)
-        await_batch(arrival->ring);
+    if (timeout_ns > 0 && pause_awake(arrival))
+        return 0;
     return await_message(arrival, timeout_ns);
 }
 

@@ -41,6 +41,7 @@ struct remo_ringbuffer {
     uint64_t acknowledged;
     struct remo__thread *last_acknowledger; /* NULL: none yet */
     uint64_t caught_up;                     /* the cursor at the last probe that found no message */
+    uint16_t pause;                         /* learned, after a message that came alone */
     uint32_t found_bytes;                   /* of the message at the cursor */
     bool is_peeked;                         /* the caller uses the message at the cursor in place */
 };

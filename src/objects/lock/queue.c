@@ -8,10 +8,6 @@
 #include "objects/lock/lock.h"
 
 #define CHECKS_WITHOUT_CLOCK 100u
-#define PAUSE_UNIT 16u /* of `pause`: one remo__relax */
-#define PAUSE_MAX (16u * PAUSE_UNIT)
-#define PAUSE_STEP_DOWN 1u
-#define PAUSE_STEP_UP 8u
 #define LATE_GRANT_PART 16u /* of op_timeout_ns: by then a grant word has usually arrived */
 
 /* ---- operations on a lock's words ---- */
@@ -495,15 +491,14 @@ static inline const char *mapped_queue_word(const struct grant_wait *wait, uint3
                                wait->local->offset + 8 * (uint64_t)which);
 }
 
-/* Learn the pause from a grant on mapped memory. A look was not too early if it found the grant and, in the
- * same line, the next ticket of the releaser. The first look precedes every pause. */
-static inline void adapt_pause(struct grant_wait *wait) {
-    struct remo__lock_local *local = wait->local;
+/* A look was not too early if it found the grant and, in the same line, the next ticket of the releaser. The
+ * first look precedes every pause. */
+static inline void learn_pause(const struct grant_wait *wait) {
+    if (wait->looks == 0)
+        return;
     const char *next = mapped_queue_word(wait, (uint32_t)wait->which + 1);
-    if (wait->looks == 1 && next && remo__load(next) != 0)
-        local->pause = (uint16_t)(local->pause - remo__min(local->pause, PAUSE_STEP_DOWN));
-    else if (wait->looks > 0)
-        local->pause = (uint16_t)remo__min(local->pause + PAUSE_STEP_UP, PAUSE_MAX);
+    bool was_early = wait->looks > 1 || !next || remo__load(next) == 0;
+    wait->local->pause = remo__pause_learn(wait->local->pause, was_early);
 }
 
 /* Return whether the queue word is mapped, which alone shows the grant then. The word shares its line with
@@ -516,10 +511,10 @@ static inline bool read_queue_word(struct grant_wait *wait) {
     if (remo__queue_word_is_granted(found) && (found & REMO__QUEUE_WORD_WHICH) == wait->arrived)
         wait->grant = remo__grant_of(found, (uint32_t)wait->which);
     if (wait->grant != 0) {
-        adapt_pause(wait);
+        learn_pause(wait);
     } else {
         wait->looks++;
-        remo__relax_awake(wait->lock->node, wait->local->pause / PAUSE_UNIT);
+        remo__relax_awake(wait->lock->node, wait->local->pause / REMO__PAUSE_UNIT);
     }
     return true;
 }
