@@ -52,8 +52,10 @@
  *          updates continue. But on fabrics whose operations need the processor of the target (ofi),
  *          those of keys whose slot or lock is on the paused participant return -ETIMEDOUT. All maps of
  *          a node share 64 calls to participants: if paused participants keep all of them, inserts
- *          of its other maps also return -ETIMEDOUT until one resumes or fails. A node that starts
- *          again after a failure cannot open a map with nodes that stayed (rpc.h, Failure).
+ *          of its other maps also return -ETIMEDOUT until one resumes or fails.
+ *          A node that starts again after a failure cannot use a map with nodes that stayed (rpc.h,
+ *          Failure): remo_kv_open and remo_channel_wait return 0, and inserts return -ETIMEDOUT on
+ *          all participants.
  * Threads: any, also in LONG handlers of any depth (rpc.h): operations of the map do not count as
  *          nested calls. SHORT handlers and `done` functions must not use the map, except to start
  *          an operation.

@@ -142,7 +142,8 @@ int remo__rpc_leaf_is_ready(const struct remo_rpc *rpc, uint32_t node) {
     if (rc != 0 && rc != -EAGAIN && !remo__is_departure(rc))
         return rc;
     remo__sentence_put(before);
-    return rc != -EAGAIN;
+    /* Not if it has departed from the transport only: then it has started again, and opened the service. */
+    return rc == 0 || remo_channel_peer(rpc->channel, node) > REMO_CHANNEL_CONNECTED;
 }
 
 bool remo__rpc_leaf_has_ended(struct remo_rpc_op *call) {

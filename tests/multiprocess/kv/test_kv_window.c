@@ -1,9 +1,11 @@
 /* test_kv_window.c - windows of the map whose steps interleave in a way that is rare: between the tasks of a
- * thread, between a change and a get of one thread, with the service thread, and in handlers of calls. Tests
- * that hold a mutex of the map make the other thread or task pause at a known place. */
+ * thread, between a change and a get of one thread, with the service thread, and in handlers of calls. Also
+ * messages to a node that has started again. Tests that hold a mutex of the map make the other
+ * thread or task pause at a known place. */
 #include <pthread.h>
 #include <unistd.h>
 
+#include "../../support/job.h"
 #include "../../support/pause.h"
 #include "systems/kv/kv.h"
 #include "kv_common.h"
@@ -443,6 +445,59 @@ static int idle_maps(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* ---- a participant that starts again ---- */
+
+static int open_both(const struct job_node *nodes, const char *name, struct remo_kv **kvs) {
+    for (uint32_t i = 0; i < 2; i++)
+        CHECK_OK(remo_kv_open(remo_node_root(nodes[i].node), name, NULL, &kvs[i]));
+    for (uint32_t i = 0; i < 2; i++)
+        CHECK_OK(remo_channel_wait(remo_kv_channel(kvs[i]), 100 * SECOND));
+    return 0;
+}
+
+/* Node 1 leaves, and joins with the next incarnation. */
+static int start_again(struct job_node *nodes) {
+    remo_node_close(nodes[1].node);
+    while (remo_node_peer(nodes[0].node, 1) != REMO_PEER_LEFT)
+        cluster_sleep_ms(1);
+    setenv("REMO_INCARNATION", "1", 1);
+    CHECK_OK(job_open_all(&nodes[1], 1));
+    unsetenv("REMO_INCARNATION");
+    while (remo_node_peer(nodes[0].node, 1) != REMO_PEER_UP)
+        cluster_sleep_ms(1);
+    return 0;
+}
+
+/* No insert returns 0 without the acknowledgement of the node that has started again. */
+static int started_again(struct remo_node *node, void *ctx) {
+    struct job_node nodes[2] = {{0}};
+    struct remo_kv *kvs[2];
+    struct job job;
+    uint64_t key = 1, value = 2;
+    (void)ctx;
+    CHECK_OK(job_make(&job, 2));
+    for (uint32_t i = 0; i < 2; i++)
+        nodes[i] = (struct job_node){.job = &job, .rank = i, .fabric = remo_node_fabric(node)};
+    CHECK_OK(job_open_all(nodes, 2));
+    CHECK(open_both(nodes, "before", kvs) == 0);
+    CHECK_OK(remo_kv_insert(kvs[0], &key, sizeof key, &value, sizeof value));
+    remo_kv_close(kvs[1]);
+    CHECK(start_again(nodes) == 0);
+    remo_kv_close(kvs[0]);
+    CHECK(open_both(nodes, "after", kvs) == 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        nodes[i].node->op_timeout_ns = SECOND / 10;
+        CHECK_CODE(remo_kv_insert(kvs[i], &key, sizeof key, &value, sizeof value), -ETIMEDOUT);
+    }
+    for (uint32_t i = 0; i < 2; i++)
+        CHECK_CODE(remo_kv_get(kvs[i], &key, sizeof key, &value, sizeof value, NULL), -ENOENT);
+    for (uint32_t i = 0; i < 2; i++)
+        remo_kv_close(kvs[i]);
+    job_close_all(nodes, 2);
+    job_remove(&job);
+    return 0;
+}
+
 /* ---- an insert that is not sent ---- */
 
 /* Its slot is free at once, and its key is absent and not locked. */
@@ -484,6 +539,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(late_gets, 2, .only_on = "ofi"),
         CLUSTER_TEST(inserts_in_handlers, 2),
         CLUSTER_TEST(idle_maps, 2),
+        CLUSTER_TEST(started_again, 1),
         CLUSTER_TEST(unsent, 1),
         {0},
     };
