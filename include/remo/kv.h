@@ -51,8 +51,9 @@
  *          (remo_kv_open) are in flight, deletes also take op_timeout_ns, and return 0. Gets and
  *          updates continue. But on fabrics whose operations need the processor of the target (ofi),
  *          those of keys whose slot or lock is on the paused participant return -ETIMEDOUT. All maps of
- *          a node share 64 calls to participants: if paused participants keep all of them, inserts
- *          of its other maps also return -ETIMEDOUT until one resumes or fails.
+ *          a node share 64 calls to participants, and each participant keeps at most 16. So maps in
+ *          which no participant pauses work as usual. But if 4 nodes pause and keep all calls,
+ *          inserts of all maps of the node return -ETIMEDOUT until one resumes or fails.
  *          A node that starts again after a failure cannot use a map with nodes that stayed (rpc.h,
  *          Failure): remo_kv_open and remo_channel_wait return 0, and inserts return -ETIMEDOUT on
  *          all participants.

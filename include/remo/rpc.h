@@ -287,7 +287,7 @@ struct remo_rpc_op {
  *   -ELOOP      the call is deeper than REMO_RPC_DEPTH_MAX
  *   -EDEADLK    the caller is a SHORT handler or a `done` function
  *   -EINVAL     an argument is wrong
- *   -EPROTO     the node opened another object under this name.
+ *   -EPROTO     the node opened another object under this name. Or a message was malformed: a node is faulty
  *   others      those of remo_rpc_start */
 REMO_API int remo_rpc_call(struct remo_rpc *rpc, uint32_t node, uint32_t number, const void *request,
                            size_t request_bytes, void *reply, size_t cap, size_t *ret_reply_bytes,

@@ -47,7 +47,7 @@
     X(rpc_large) X(rpc_large_cancel) X(rpc_large_failed) X(rpc_large_places) X(rpc_large_settle)             \
     X(rpc_large_forward) X(rpc_large_defer) X(rpc_large_delayed) X(rpc_large_forged) X(rpc_large_sizes)      \
     X(rpc_large_full) X(rpc_large_late) X(rpc_large_requests) X(rpc_large_unread) X(rpc_leaf)                \
-    X(rpc_named_leaf)                                                                                        \
+    X(rpc_leaf_paused) X(rpc_leaf_faulty) X(rpc_named_leaf)                                                  \
     X(table_changes) X(table_updates) X(table_reuse) X(table_relinked) X(table_threads)                      \
     X(table_slots) X(table_buckets) X(table_growth) X(table_divided) X(table_refilled) X(table_crowd)        \
     X(structure_changes) X(structure_reuse) X(structure_relinked) X(structure_threads) X(structure_tx)       \

@@ -49,6 +49,11 @@ static int report(const struct remo_rpc_op *call) {
                           "node %u has no handler %u, or forwarded the request to a node without its "
                           "handler; register handlers before the first call",
                           node, number);
+    case -EPROTO:
+        return remo__fail(status,
+                          "the call of handler %u at node %u failed: its request or its reply was malformed; "
+                          "start all nodes from the same build",
+                          number, node);
     case -ENOTCONN:
         return remo__fail(
             status, "node %u, or a node to which it forwarded the request, has closed the service", node);

@@ -1,6 +1,6 @@
 /* test_kv_window.c - windows of the map whose steps interleave in a way that is rare: between the tasks of a
  * thread, between a change and a get of one thread, with the service thread, and in handlers of calls. Also
- * messages to a node that has started again. Tests that hold a mutex of the map make the other
+ * messages to a node that pauses, or has started again. Tests that hold a mutex of the map make the other
  * thread or task pause at a known place. */
 #include <pthread.h>
 #include <unistd.h>
@@ -445,6 +445,50 @@ static int idle_maps(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* ---- a participant that pauses ---- */
+
+/* Open a map of two nodes. */
+static int open_pair(struct remo_node *node, const char *name, uint32_t other, struct remo_kv **ret_kv) {
+    struct remo_kv_options options = {.capacity = 100, .key_bytes_max = 8, .value_bytes_max = 8};
+    remo_nodeset_add(&options.participants, 0);
+    remo_nodeset_add(&options.participants, other);
+    CHECK_OK(remo_kv_open(remo_node_root(node), name, &options, ret_kv));
+    CHECK_OK(remo_channel_wait(remo_kv_channel(*ret_kv), 100 * SECOND));
+    return 0;
+}
+
+/* Node 2 pauses. The messages of five maps to it need more reply slots than there are. They do not stop a map
+ * in which it does not take part. */
+static int paused_elsewhere(struct remo_node *node, void *ctx) {
+    enum { MAPS = 5, PAUSED = 2 };
+    static const char *const names[MAPS] = {"a", "b", "c", "d", "e"};
+    struct remo_kv *kvs[MAPS] = {0}, *kv = NULL;
+    uint32_t rank = remo_node_rank(node);
+    uint64_t key = 1;
+    (void)ctx;
+    for (uint32_t i = 0; i < MAPS && rank != 1; i++)
+        CHECK(open_pair(node, names[i], PAUSED, &kvs[i]) == 0);
+    if (rank != PAUSED)
+        CHECK(open_pair(node, "other", 1, &kv) == 0);
+    else
+        atomic_store(&window->pid, getpid());
+    CHECK_OK(cluster_meet());
+    if (rank == 0) {
+        CHECK(process_pause(atomic_load(&window->pid)) == 0);
+        for (uint32_t i = 0; i < MAPS; i++)
+            CHECK(fill_messages(kvs[i]) == 0);
+        CHECK_OK(remo_kv_insert(kv, &key, sizeof key, &key, sizeof key));
+        CHECK(kill(atomic_load(&window->pid), SIGCONT) == 0);
+        for (uint32_t i = 0; i < MAPS; i++)
+            CHECK_OK(remo_kv_insert(kvs[i], &key, sizeof key, &key, sizeof key));
+    }
+    CHECK_OK(cluster_meet());
+    for (uint32_t i = 0; i < MAPS; i++)
+        remo_kv_close(kvs[i]);
+    remo_kv_close(kv);
+    return 0;
+}
+
 /* ---- a participant that starts again ---- */
 
 static int open_both(const struct job_node *nodes, const char *name, struct remo_kv **kvs) {
@@ -539,6 +583,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(late_gets, 2, .only_on = "ofi"),
         CLUSTER_TEST(inserts_in_handlers, 2),
         CLUSTER_TEST(idle_maps, 2),
+        CLUSTER_TEST(paused_elsewhere, 3),
         CLUSTER_TEST(started_again, 1),
         CLUSTER_TEST(unsent, 1),
         {0},
