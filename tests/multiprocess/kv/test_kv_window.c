@@ -567,6 +567,37 @@ static int unsent(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* ---- a slot whose record was lost ---- */
+
+/* The slot is freed only with a record for all nodes, so not while there is no room to defer it. */
+static int stale_slot(struct remo_node *node, void *ctx) {
+    struct remo_kv *kv;
+    uint64_t key = 1, value = 2, hash = remo__kv_hash(&key, sizeof key);
+    (void)ctx;
+    CHECK(open_small(node, &kv) == 0);
+    CHECK_OK(remo_kv_insert(kv, &key, sizeof key, &value, sizeof value));
+    struct remo__kv_cursor cursor = remo__kv_index_seek(&kv->index, hash);
+    uint64_t entry = remo__kv_index_first(&kv->index, &cursor);
+    uint32_t free_count = remo__kv_pool_free(&kv->pool);
+    CHECK_OK(remo__mutex_lock(kv->node, &kv->send_mutex, REMO_FOREVER));
+    kv->deferred_count = REMO__KV_DEFERRED_MAX;
+    CHECK(!remo__kv_free_stale(kv, hash, entry));
+    CHECK_EQUAL(remo__kv_pool_free(&kv->pool), free_count);
+    CHECK_EQUAL(remo_kv_count(kv), 1);
+    kv->deferred_count = 0;
+    CHECK(remo__kv_free_stale(kv, hash, entry));
+    CHECK(!remo__kv_free_stale(kv, hash, entry));
+    CHECK_EQUAL(kv->deferred_count, 1);
+    CHECK_EQUAL(remo__kv_pool_free(&kv->pool), free_count + 1);
+    CHECK_EQUAL(remo_kv_count(kv), 0);
+    remo__kv_send_deferred(kv);
+    CHECK_EQUAL(kv->deferred_count, 0);
+    remo__mutex_unlock(kv->node, &kv->send_mutex);
+    CHECK_EQUAL(remo__kv_pool_free(&kv->pool), free_count + 1);
+    remo_kv_close(kv);
+    return 0;
+}
+
 static void setup(void) {
     for (uint32_t i = 0; i < 2; i++) {
         atomic_store(&window->is_held[i], false);
@@ -586,6 +617,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(paused_elsewhere, 3),
         CLUSTER_TEST(started_again, 1),
         CLUSTER_TEST(unsent, 1),
+        CLUSTER_TEST(stale_slot, 1),
         {0},
     };
     window = cluster_shared(sizeof *window);
