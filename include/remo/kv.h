@@ -51,9 +51,12 @@
  *          (remo_kv_open) are in flight, deletes also take op_timeout_ns, and return 0. Gets and
  *          updates continue. But on fabrics whose operations need the processor of the target (ofi),
  *          those of keys whose slot or lock is on the paused participant return -ETIMEDOUT. All maps of
- *          a node share 64 calls to participants: if paused participants keep all of them, inserts
- *          of its other maps also return -ETIMEDOUT until one resumes or fails. A node that starts
- *          again after a failure cannot open a map with nodes that stayed (rpc.h, Failure).
+ *          a node share 64 calls to participants, and each participant keeps at most 16. So maps in
+ *          which no participant pauses work as usual. But if 4 nodes pause and keep all calls,
+ *          inserts of all maps of the node return -ETIMEDOUT until one resumes or fails.
+ *          A node that starts again after a failure cannot use a map with nodes that stayed (rpc.h,
+ *          Failure): remo_kv_open and remo_channel_wait return 0, and inserts return -ETIMEDOUT on
+ *          all participants.
  * Threads: any, also in LONG handlers of any depth (rpc.h): operations of the map do not count as
  *          nested calls. SHORT handlers and `done` functions must not use the map, except to start
  *          an operation.
@@ -97,7 +100,7 @@ struct remo_kv_options {
  * participant; otherwise remo_channel_wait returns -EPROTO. Does not wait for peers to open;
  * inserts and deletes do. Memory per node: 1.1 * capacity / participants slots of network memory,
  * each of 8 + key_bytes_max + 2 * (16 + value_bytes_max) bytes, rounded up to 64. Private memory:
- * 17 bytes for each key of the capacity; at most 5 MiB for keys that peers are deleting; 16 messages
+ * 17 bytes for each key of the capacity; at most 8 MiB for keys that nodes are deleting; 16 messages
  * (above 16 participants 256 / participants, but at least 4), each of 4 KiB and 0.25 KiB for each
  * other participant. The map has 4 channels, and is a service of rpc.h.
  * Errors:
@@ -107,10 +110,10 @@ struct remo_kv_options {
 REMO_API int remo_kv_open(struct remo_channel *parent, const char *name,
                           const struct remo_kv_options *options, struct remo_kv **ret_kv);
 /* Close the map. First complete all operations of this node. Keys with a slot on this node are
- * lost. NULL has no effect. Waits until all messages that this node has sent are in the rings of the
- * peers (rpc.h), for op_timeout_ns at most. If a delete found no free message, and no later change
- * has sent its record, peers keep a stale entry until they change the key, or close the map: one
- * more read in each search for the key. */
+ * lost. NULL has no effect. Waits until all messages of this node are in the rings of the peers
+ * (rpc.h), for op_timeout_ns at most. If a delete has found no free message, and its record was not
+ * sent since, peers keep a stale entry: one more read in each search for the key. The entry stays
+ * until the node of its slot uses the slot again. */
 REMO_API void remo_kv_close(struct remo_kv *kv);
 REMO_API struct remo_channel *remo_kv_channel(struct remo_kv *kv);
 

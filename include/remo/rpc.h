@@ -118,7 +118,8 @@
  *          All peers share the slots: 320 calls that are in flight to such a node at the same time delay the
  *          calls to all nodes. All maps of a node (kv.h) share 64 further slots.
  *          A node that starts again after a failure cannot use rpc with the nodes that stayed: "remo-rpc" is
- *          still open there.
+ *          still open there. Their calls to it return -EHOSTDOWN. Of its calls to them, remo_rpc_call
+ *          returns -ETIMEDOUT, and remo_rpc_start -EAGAIN.
  * Caches:  without hardware coherence (region.h) open returns -EOPNOTSUPP.
  * Threads: any. One thread at a time uses a call. -EAGAIN: too many threads use the node (node.h). A wait in
  *          a task (task.h) parks the task. Handlers then run in its thread when the scheduler checks the
@@ -286,7 +287,7 @@ struct remo_rpc_op {
  *   -ELOOP      the call is deeper than REMO_RPC_DEPTH_MAX
  *   -EDEADLK    the caller is a SHORT handler or a `done` function
  *   -EINVAL     an argument is wrong
- *   -EPROTO     the node opened another object under this name
+ *   -EPROTO     the node opened another object under this name. Or a message was malformed: a node is faulty
  *   others      those of remo_rpc_start */
 REMO_API int remo_rpc_call(struct remo_rpc *rpc, uint32_t node, uint32_t number, const void *request,
                            size_t request_bytes, void *reply, size_t cap, size_t *ret_reply_bytes,

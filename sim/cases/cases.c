@@ -36,7 +36,8 @@
     X(queue_large)                                                                                           \
     X(kv_updates) X(kv_deletes) X(kv_threads) X(kv_overtaken) X(kv_reinserted) X(kv_long_keys)               \
     X(kv_collide) X(kv_tight) X(kv_counter) X(kv_puts) X(kv_cursor) X(kv_continues) X(kv_outcome)            \
-    X(kv_lost) X(kv_window) X(kv_small_overtaken) X(kv_messages)                                             \
+    X(kv_lost) X(kv_window) X(kv_small_overtaken) X(kv_messages) X(kv_forged)                                \
+    X(kv_announced)                                                                                          \
     X(heap) X(heap_copies) X(heap_ends) X(heap_leaving) X(heap_leaving_full) X(heap_reclaims)                \
     X(heap_full)                                                                                             \
     X(collective_moves) X(collective_sums) X(collective_parts) X(collective_differ)                          \
@@ -47,6 +48,7 @@
     X(rpc_large) X(rpc_large_cancel) X(rpc_large_failed) X(rpc_large_places) X(rpc_large_settle)             \
     X(rpc_large_forward) X(rpc_large_defer) X(rpc_large_delayed) X(rpc_large_forged) X(rpc_large_sizes)      \
     X(rpc_large_full) X(rpc_large_late) X(rpc_large_requests) X(rpc_large_unread) X(rpc_leaf)                \
+    X(rpc_leaf_paused) X(rpc_leaf_faulty) X(rpc_named_leaf)                                                  \
     X(table_changes) X(table_updates) X(table_reuse) X(table_relinked) X(table_threads)                      \
     X(table_slots) X(table_buckets) X(table_growth) X(table_divided) X(table_refilled) X(table_crowd)        \
     X(structure_changes) X(structure_reuse) X(structure_relinked) X(structure_threads) X(structure_tx)       \

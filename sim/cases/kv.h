@@ -4,7 +4,7 @@
  *   kv_window.c cases with several operations of a thread in flight
  *   kv_slots.c  cases whose slots change or are reused while another node uses them
  *
- * kv_cursor.c has a state of its own. */
+ * kv_cursor.c and kv_forged.c have states of their own. */
 #pragma once
 
 #include <errno.h>

@@ -217,16 +217,106 @@ const struct sim_case sim_case_kv_tight = {.object = "kv",
                                            .after = tight_after,
                                            .oracle = &oracle_map};
 
+static bool has_ended(void *ctx) {
+    return ((const struct kv_state *)ctx)->has_ended;
+}
+
+/* Node 1 deletes keys of node 0, but loses the records. Node 0 needs the slots, and sends records of its own:
+ * so the index of node 1 keeps no entry. At the end node 1 has deferred its record, and closes the map. */
+static bool is_second(void *ctx) {
+    return ((const struct kv_state *)ctx)->has_tried;
+}
+
+/* Mark the slot of the key. Returns the record that removes its entry. */
+static struct remo__kv_record mark_deleted(struct kv_state *s, uint64_t key) {
+    struct remo_kv *kv = s->kvs[1];
+    uint64_t hash = remo__kv_index_hash(kv, remo__kv_hash(&key, sizeof key)), head;
+    struct remo__kv_cursor cursor = remo__kv_index_seek(&kv->index, hash);
+    uint64_t entry = remo__kv_index_first(&kv->index, &cursor);
+    uint64_t at = remo__kv_slot_at(kv, remo__kv_entry_slot(entry));
+    int rc = remo_region_read(kv->slots, 0, at, &head, sizeof head, NULL);
+    head = remo__kv_head_with(head, REMO__KV_DELETED);
+    if (rc == 0)
+        rc = remo_region_write(kv->slots, 0, at, &head, sizeof head, 0, NULL);
+    if (rc == 0)
+        rc = remo__fence_retry_peer(remo__thread(kv->node), 0, FOREVER, NULL);
+    sim_require(rc == 0, "mark the slot of key %llu: %d (%s)", (unsigned long long)key, rc,
+                remo_last_error());
+    return (struct remo__kv_record){
+        .hash = hash, .entry = (entry & ~(UINT64_C(0xffff) << 48)) | REMO__KV_RECORD_REMOVE << 48};
+}
+
+static void insert_here(struct kv_state *s, uint64_t key) {
+    uint64_t value[VALUE_WORDS] = {0};
+    int rc = remo_kv_insert(s->kvs[0], &key, sizeof key, value, sizeof value);
+    sim_require(rc == 0, "insert key %llu: %d (%s)", (unsigned long long)key, rc, remo_last_error());
+}
+
+static bool is_empty(void *ctx) {
+    return remo_kv_count(((const struct kv_state *)ctx)->kvs[0]) == 0;
+}
+
+/* The inserts of node 0 need the slots that are marked: of other keys, and of the same key. */
+static void insert_again(struct kv_state *s) {
+    insert_here(s, 1);
+    insert_here(s, 2);
+    s->there = true;
+    sim_until(sim_kv_is_deleted, s, "wait until both are marked");
+    insert_here(s, 3);
+    sim_require(remo_kv_count(s->kvs[1]) == 1, "%llu entries after a scan of the slots",
+                (unsigned long long)remo_kv_count(s->kvs[1]));
+    s->deleted = false;
+    s->has_tried = true;
+    sim_until(sim_kv_is_deleted, s, "wait until the key is marked");
+    insert_here(s, 3);
+    sim_require(remo_kv_count(s->kvs[1]) == 1, "%llu entries after a search",
+                (unsigned long long)remo_kv_count(s->kvs[1]));
+    s->has_ended = true;
+    sim_until(is_empty, s, "wait for the record of the node that closes");
+}
+
+static void announced_body(void *state, uint32_t rank, uint32_t thread) {
+    struct kv_state *s = state;
+    (void)thread;
+    if (rank == 0) {
+        insert_again(s);
+        return;
+    }
+    sim_until(sim_kv_is_there, s, "wait for the keys");
+    (void)mark_deleted(s, 1);
+    (void)mark_deleted(s, 2);
+    s->deleted = true;
+    sim_until(is_second, s, "wait for the second key");
+    (void)mark_deleted(s, 3);
+    s->deleted = true;
+    sim_until(has_ended, s, "wait for the end");
+    const struct remo__kv_record record = mark_deleted(s, 3), nothing = {1, REMO__KV_RECORD_REMOVE << 48};
+    uint64_t number;
+    uint32_t count;
+    for (uint32_t i = 0; i < REMO__KV_MESSAGES_MAX; i++) /* then perhaps none is free */
+        (void)remo__kv_send_records(s->kvs[1], &nothing, 1, &count, &number);
+    remo__kv_defer_record(s->kvs[1], &record);
+    remo_kv_close(s->kvs[1]);
+    s->kvs[1] = NULL;
+}
+
+const struct sim_case sim_case_kv_announced = {.object = "kv",
+                                               .name = "announced",
+                                               .about = "slots are reused whose records were lost",
+                                               .nodes = 2,
+                                               .threads = 1,
+                                               .state_bytes = sizeof(struct kv_state),
+                                               .open = open_tight,
+                                               .close = sim_kv_close,
+                                               .body = announced_body,
+                                               .has_own_fault = true};
+
 /* Node 0 updates or deletes a key of node 1, which fails meanwhile. If the change returns 0, it is placed:
  * another node may still read the slot, because it detects the failure later. */
 #define LOSE_TURNS 16u
 
 static bool has_begun(void *ctx) {
     return ((const struct kv_state *)ctx)->has_tried;
-}
-
-static bool has_ended(void *ctx) {
-    return ((const struct kv_state *)ctx)->has_ended;
 }
 
 /* Read the slot in node 1's own memory. */

@@ -2,15 +2,20 @@
  * and no forged request runs in its place. */
 #include "sim/cases/rpc.h"
 
-/* Send a request in the name of node 0 to node 1. */
-static void forge(struct rpc_state *s, uint32_t number, uint32_t hops, uint32_t slot, uint32_t serial) {
+/* Send a request of the given depth in the name of node 0 to node 1. */
+static void forge_at(struct rpc_state *s, uint32_t depth, uint32_t number, uint32_t hops, uint32_t slot,
+                     uint32_t serial) {
     struct remo_rpc *rpc = s->services[2];
     uint64_t message[8];
     size_t bytes = sim_rpc_make(message, FORGED);
-    const struct remo__rpc_words words = {.head = remo__rpc_head_make(bytes, number, 1, hops, 0),
+    const struct remo__rpc_words words = {.head = remo__rpc_head_make(bytes, number, depth, hops, 0),
                                           .call = remo__rpc_call_make(0, slot, serial),
                                           .rest = remo__rpc_rest(rpc, 1, FOREVER)};
     (void)remo__rpc_send_message(remo__thread(rpc->node), rpc, 1, words, message, false);
+}
+
+static void forge(struct rpc_state *s, uint32_t number, uint32_t hops, uint32_t slot, uint32_t serial) {
+    forge_at(s, 1, number, hops, slot, serial);
 }
 
 /* Wait until another node has reached the stage. */
@@ -80,18 +85,40 @@ const struct sim_case sim_case_rpc_forged = {
     .body = forged_body,
     .has_own_fault = true};
 
-/* Node 2 names node 0 as the caller of a request that was not forwarded. Its ring is broken. */
-static void named_body(void *state, uint32_t rank, uint32_t thread) {
-    struct rpc_state *s = state;
-    (void)thread;
+/* Node 2 names node 0 as the caller of a request that cannot be from it. Its ring is broken. */
+static void name_another(struct rpc_state *s, uint32_t rank, uint32_t depth, uint32_t hops) {
     if (rank == 2) {
-        forge(s, ECHO, 0, 0, 1000);
+        forge_at(s, depth, ECHO, hops, 0, 1000);
         int rc = remo_rpc_call(s->services[2], 1, OPEN, NULL, 0, NULL, 0, NULL, GATE_NS);
         sim_require(!s->is_open && s->runs[FORGED] == 0, "node 1 serves a faulty node: %d", rc);
     }
     if (rank == 0)
         sim_rpc_call(s, 0, 1, ECHO, 1, sim_rpc_number_at(0, 0, 0));
 }
+
+/* The request was not forwarded. */
+static void named_body(void *state, uint32_t rank, uint32_t thread) {
+    (void)thread;
+    name_another(state, rank, 1, 0);
+}
+
+/* The request is a leaf request, which no node forwards. */
+static void named_leaf_body(void *state, uint32_t rank, uint32_t thread) {
+    (void)thread;
+    name_another(state, rank, REMO__RPC_LEAF_DEPTH, 1);
+}
+
+const struct sim_case sim_case_rpc_named_leaf = {
+    .object = "rpc",
+    .name = "named_leaf",
+    .about = "a node names another one as the caller of a leaf request",
+    .nodes = 3,
+    .threads = 1,
+    .state_bytes = sizeof(struct rpc_state),
+    .open = sim_rpc_open_gate,
+    .close = sim_rpc_close,
+    .body = named_leaf_body,
+    .has_own_fault = true};
 
 const struct sim_case sim_case_rpc_named = {.object = "rpc",
                                             .name = "named",

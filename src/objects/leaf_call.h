@@ -19,7 +19,8 @@
 /* Start a call without `done`, or queue it. Never waits.
  * Errors: those of remo_rpc_start, except those of the fence; the call is not in flight then. */
 int remo__rpc_start_leaf(struct remo_rpc *rpc, struct remo_rpc_op *call);
-/* Return whether `node` can be called now, or has departed. Keeps the sentence, unless it fails.
+/* Return whether `node` can be called now, or has departed from the service. Keeps the sentence, unless it
+ * fails.
  * Errors: -EPROTO. */
 int remo__rpc_leaf_is_ready(const struct remo_rpc *rpc, uint32_t node);
 /* Return whether a call has ended or was never started; end it if its reply has arrived or cannot arrive.

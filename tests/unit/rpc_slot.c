@@ -1,5 +1,6 @@
 /* rpc_slot.c - unit tests of the slots for replies: each depth has its own, also after slots were lost; no
- * two calls in a slot have the same serial; a slot and its block are free again after the late reply. */
+ * two calls in a slot have the same serial; a slot and its block are free again after the late reply; slots
+ * of leaf calls are counted; a malformed reply is detected. */
 #include <stdlib.h>
 
 #include "unit.h"
@@ -101,6 +102,55 @@ static void test_serials(void **state) {
     remo__rpc_slot_return(transport, slot);
     assert_int_equal(remo__rpc_slot_take(transport, 0, 3, &serial), slot);
     assert_int_equal(serial, 1);
+}
+
+/* ---- leaf calls ---- */
+
+static uint32_t take_leaf(uint32_t *ret_serial) {
+    uint32_t slot = remo__rpc_slot_take(transport, 2, REMO__RPC_LEAF_DEPTH, ret_serial);
+    assert_int_not_equal(slot, REMO__RPC_NO_SLOT);
+    assert_int_equal(rings[2].leaf_slots, 1);
+    return slot;
+}
+
+/* The count of a node has exactly the slots that a leaf call has, or whose reply is late. */
+static void test_leaf(void **state) {
+    uint32_t serial, slot;
+    (void)state;
+    remo__rpc_slot_return(transport, take_leaf(&serial));
+    assert_int_equal(rings[2].leaf_slots, 0);
+    remo__rpc_slot_give(transport, take_leaf(&serial), 0);
+    assert_int_equal(rings[2].leaf_slots, 0);
+    remo__rpc_slot_abandon(transport, take_leaf(&serial), true);
+    assert_int_equal(rings[2].leaf_slots, 0);
+    slot = take_leaf(&serial);
+    remo__rpc_slot_abandon(transport, slot, false);
+    remo__rpc_slots_reclaim(transport);
+    assert_int_equal(rings[2].leaf_slots, 1);
+    const uint64_t head = remo__rpc_reply_head(0, 0, REMO__RPC_REPLIED, 2, serial);
+    memcpy(remo__rpc_slot_memory(transport, slot) + REMO__RPC_NOTES, &head, sizeof head);
+    remo__rpc_slots_reclaim(transport);
+    assert_int_equal(rings[2].leaf_slots, 0);
+    assert_int_equal(take_all(REMO__RPC_LEAF_DEPTH, false), slots_of(REMO__RPC_LEAF_DEPTH));
+    for (uint32_t i = 0; i < NODES; i++)
+        assert_int_equal(rings[i].leaf_slots, 0);
+}
+
+static void test_malformed(void **state) {
+    (void)state;
+    uint32_t serial, slot = remo__rpc_slot_take(transport, 1, 1, &serial);
+    uint64_t head = remo__rpc_reply_head(REMO__RPC_DATA_MAX + 1, 0, REMO__RPC_REPLIED, 1, serial - 1);
+    struct remo__rpc_reply reply;
+    memcpy(remo__rpc_slot_memory(transport, slot) + REMO__RPC_NOTES, &head, sizeof head);
+    assert_false(remo__rpc_slot_is_malformed(transport, slot)); /* of an earlier call */
+    head = remo__rpc_reply_head(REMO__RPC_DATA_MAX + 1, 0, REMO__RPC_REPLIED, 1, serial);
+    memcpy(remo__rpc_slot_memory(transport, slot) + REMO__RPC_NOTES, &head, sizeof head);
+    assert_true(remo__rpc_slot_is_malformed(transport, slot));
+    assert_false(remo__rpc_slot_probe(transport, slot, NULL, &reply));
+    head = remo__rpc_reply_head(REMO__RPC_DATA_MAX, 0, REMO__RPC_REPLIED, 1, serial);
+    memcpy(remo__rpc_slot_memory(transport, slot) + REMO__RPC_NOTES, &head, sizeof head);
+    assert_false(remo__rpc_slot_is_malformed(transport, slot));
+    assert_true(remo__rpc_slot_probe(transport, slot, NULL, &reply));
 }
 
 /* ---- late replies ---- */
@@ -208,6 +258,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_depths, open_slots, close_slots),
         cmocka_unit_test_setup_teardown(test_lost, open_slots, close_slots),
         cmocka_unit_test_setup_teardown(test_serials, open_slots, close_slots),
+        cmocka_unit_test_setup_teardown(test_leaf, open_slots, close_slots),
+        cmocka_unit_test_setup_teardown(test_malformed, open_slots, close_slots),
         cmocka_unit_test_setup_teardown(test_late, open_slots, close_slots),
         cmocka_unit_test_setup_teardown(test_late_note, open_slots, close_slots),
         cmocka_unit_test_setup_teardown(test_late_failure, open_slots, close_slots),

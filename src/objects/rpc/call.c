@@ -49,6 +49,11 @@ static int report(const struct remo_rpc_op *call) {
                           "node %u has no handler %u, or forwarded the request to a node without its "
                           "handler; register handlers before the first call",
                           node, number);
+    case -EPROTO:
+        return remo__fail(status,
+                          "the call of handler %u at node %u failed: its request or its reply was malformed; "
+                          "start all nodes from the same build",
+                          number, node);
     case -ENOTCONN:
         return remo__fail(
             status, "node %u, or a node to which it forwarded the request, has closed the service", node);
@@ -142,7 +147,8 @@ int remo__rpc_leaf_is_ready(const struct remo_rpc *rpc, uint32_t node) {
     if (rc != 0 && rc != -EAGAIN && !remo__is_departure(rc))
         return rc;
     remo__sentence_put(before);
-    return rc != -EAGAIN;
+    /* Not if it has departed from the transport only: then it has started again, and opened the service. */
+    return rc == 0 || remo_channel_peer(rpc->channel, node) > REMO_CHANNEL_CONNECTED;
 }
 
 bool remo__rpc_leaf_has_ended(struct remo_rpc_op *call) {

@@ -81,6 +81,16 @@ static bool end_queued(struct remo__rpc_transport *transport, struct remo_rpc_op
     return true;
 }
 
+void remo__rpc_abandon_call(struct remo__rpc_transport *transport, struct remo_rpc_op *call, int status) {
+    uint32_t state = __atomic_load_n(&call->own.state, __ATOMIC_ACQUIRE);
+    if (state == REMO__RPC_CALL_QUEUED && end_queued(transport, call, status))
+        return;
+    leave_slot(transport, call);
+    keep_serial(transport, call);
+    remo__rpc_slot_abandon(transport, call->own.slot, false);
+    remo__rpc_end_call(call, status, REMO_RPC_UNKNOWN, 0);
+}
+
 bool remo__rpc_check_call(struct remo__rpc_transport *transport, struct remo_rpc_op *call) {
     uint64_t image[REMO__RPC_REPLY_MAX / sizeof(uint64_t)];
     struct remo__rpc_reply reply;
@@ -91,17 +101,11 @@ bool remo__rpc_check_call(struct remo__rpc_transport *transport, struct remo_rpc
         take_reply(transport, call, &reply);
         return true;
     }
+    if (remo__unlikely(remo__rpc_slot_is_malformed(transport, call->own.slot))) {
+        remo__rpc_abandon_call(transport, call, -EPROTO); /* its node is faulty, and may write again */
+        return true;
+    }
     return end_if_orphaned(transport, call, image);
-}
-
-void remo__rpc_abandon_call(struct remo__rpc_transport *transport, struct remo_rpc_op *call, int status) {
-    uint32_t state = __atomic_load_n(&call->own.state, __ATOMIC_ACQUIRE);
-    if (state == REMO__RPC_CALL_QUEUED && end_queued(transport, call, status))
-        return;
-    leave_slot(transport, call);
-    keep_serial(transport, call);
-    remo__rpc_slot_abandon(transport, call->own.slot, false);
-    remo__rpc_end_call(call, status, REMO_RPC_UNKNOWN, 0);
 }
 
 /* ---- calls with `done` ---- */

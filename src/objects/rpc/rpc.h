@@ -25,8 +25,9 @@
 
 #ifdef REMO_SIM_SMALL
 #define REMO__RPC_SLOTS 6u
-#define REMO__RPC_LEAF_SLOTS 2u
-#define REMO__RPC_SLOTS_TOTAL 14u
+#define REMO__RPC_LEAF_SLOTS 3u
+#define REMO__RPC_LEAF_SLOTS_OF_PEER 2u
+#define REMO__RPC_SLOTS_TOTAL 15u
 #define REMO__RPC_SLOTS_OF_DEPTH 1u
 #define REMO__RPC_RETIRED_MAX 2u
 #define REMO__RPC_DIRECT_NODES 2u
@@ -34,6 +35,9 @@
 #else
 #define REMO__RPC_SLOTS REMO_RPC_CALLS_MAX
 #define REMO__RPC_LEAF_SLOTS 64u /* for leaf calls (leaf_call.h) */
+/* A node that pauses keeps at most so many of them, and leaves the others to calls to other nodes. A map has
+ * no more calls to one node in flight (REMO__KV_MESSAGES_MAX). */
+#define REMO__RPC_LEAF_SLOTS_OF_PEER 16u
 #define REMO__RPC_SLOTS_TOTAL (2 * REMO_RPC_CALLS_MAX + REMO__RPC_LEAF_SLOTS) /* with spare slots */
 /* For the calls of handlers, at each depth above 1: a call waits only for deeper calls, so all end. */
 #define REMO__RPC_SLOTS_OF_DEPTH 64u
@@ -87,6 +91,7 @@ struct remo__rpc_peer {
     _Atomic uint32_t queued;  /* of all these lists */
     /* Slots of calls to the peer, by depth: a call must not wait for replies to calls of smaller depths. */
     _Atomic uint32_t retired[REMO__RPC_DEPTHS];
+    _Atomic uint32_t leaf_slots; /* BUSY or RETIRED slots of leaf calls to the peer */
     _Atomic uint32_t
         lockers; /* threads that wait for send_mutex: attempts that do not wait leave it to them */
     _Atomic bool is_unflushed; /* a thread found send_mutex held: send what is queued after its release */
@@ -371,6 +376,8 @@ struct remo__rpc_reply {
  * unmapped fabrics. Takes its credit. */
 bool remo__rpc_slot_probe(struct remo__rpc_transport *transport, uint32_t slot, uint64_t *image,
                           struct remo__rpc_reply *ret_reply);
+/* Return whether the reply to the last call of the slot is malformed: it is never complete. */
+bool remo__rpc_slot_is_malformed(const struct remo__rpc_transport *transport, uint32_t slot);
 
 /* A call with `done` counts as sent. If its reply has arrived before, mark it as ended again. */
 void remo__rpc_slot_recheck(struct remo__rpc_transport *transport, uint32_t slot, uint32_t serial);

@@ -237,13 +237,23 @@ static void uncount_queued(struct remo__rpc_transport *transport, struct remo__r
         remo__wake(transport->node); /* a post may wait until nothing is queued */
 }
 
+/* Return whether the node keeps fewer slots of the depth than it may: those of calls without a reply that
+ * have ended or, of leaf calls, of all. */
+static bool has_quota(const struct remo__rpc_peer *peer, uint32_t depth) {
+    return depth == REMO__RPC_LEAF_DEPTH - 1
+               ? atomic_load(&peer->leaf_slots) < REMO__RPC_LEAF_SLOTS_OF_PEER
+               : atomic_load_explicit(&peer->retired[depth], memory_order_relaxed) < REMO__RPC_RETIRED_MAX;
+}
+
 /* Return whether the node may get a further call of the depth: it does not owe too many replies to such. */
 static bool replies(struct remo__rpc_transport *transport, uint32_t node, uint32_t depth) {
-    const _Atomic uint32_t *retired = &transport->peers[node].retired[depth];
-    if (remo__likely(atomic_load_explicit(retired, memory_order_relaxed) < REMO__RPC_RETIRED_MAX))
+    const struct remo__rpc_peer *peer = &transport->peers[node];
+    if (remo__likely(has_quota(peer, depth)))
         return true;
+    if (atomic_load(&peer->retired[depth]) == 0)
+        return false;
     remo__rpc_slots_reclaim(transport);
-    return atomic_load(retired) < REMO__RPC_RETIRED_MAX;
+    return has_quota(peer, depth);
 }
 
 /* Send a request with places, as remo__rpc_send. From then on its block belongs to its slot. */

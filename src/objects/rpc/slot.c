@@ -19,7 +19,7 @@ static uint32_t pop(struct remo__rpc_transport *transport, uint32_t depth) {
     return first - 1;
 }
 
-void remo__rpc_slot_return(struct remo__rpc_transport *transport, uint32_t slot) {
+static void add_free(struct remo__rpc_transport *transport, uint32_t slot) {
     _Atomic uint64_t *stack = &transport->free_slots[transport->slot[slot].depth];
     uint64_t seen = atomic_load_explicit(stack, memory_order_relaxed), next;
     atomic_store_explicit(&transport->slot[slot].state, REMO__RPC_SLOT_FREE, memory_order_relaxed);
@@ -30,10 +30,25 @@ void remo__rpc_slot_return(struct remo__rpc_transport *transport, uint32_t slot)
                                                     memory_order_relaxed));
 }
 
+/* Change the count of leaf calls to the node of the slot that keep their slots: by 1 or -1. */
+static inline void count_leaf(struct remo__rpc_transport *transport, uint32_t slot, uint32_t change) {
+    if (transport->slot[slot].depth == REMO__RPC_LEAF_DEPTH - 1)
+        atomic_fetch_add(&transport->peers[transport->slot[slot].node].leaf_slots, change);
+}
+
+void remo__rpc_slot_return(struct remo__rpc_transport *transport, uint32_t slot) {
+    count_leaf(transport, slot, -1u); /* first: the next call of the slot sets another node */
+    add_free(transport, slot);
+}
+
+static void wake_queued(const struct remo__rpc_transport *transport) {
+    if (remo__unlikely(atomic_load_explicit(&transport->chores, memory_order_relaxed) > 0))
+        remo__wake(transport->node); /* a queued call may wait for the slot */
+}
+
 static void push(struct remo__rpc_transport *transport, uint32_t slot) {
     remo__rpc_slot_return(transport, slot);
-    if (remo__unlikely(atomic_load_explicit(&transport->chores, memory_order_relaxed) > 0))
-        remo__wake(transport->node); /* a queued call may wait for it */
+    wake_queued(transport);
 }
 
 void remo__rpc_slots_init(struct remo__rpc_transport *transport) {
@@ -43,7 +58,7 @@ void remo__rpc_slots_init(struct remo__rpc_transport *transport) {
         transport->slot[slot].depth = (uint8_t)(slot >= REMO__RPC_SLOTS ? REMO__RPC_LEAF_DEPTH - 1
                                                 : slot < reserved       ? 1 + slot / REMO__RPC_SLOTS_OF_DEPTH
                                                                         : 0);
-        push(transport, slot);
+        add_free(transport, slot);
     }
 }
 
@@ -67,6 +82,7 @@ uint32_t remo__rpc_slot_take(struct remo__rpc_transport *transport, uint32_t nod
     atomic_store_explicit(&slot->node, (uint16_t)node, memory_order_relaxed);
     atomic_store_explicit(&slot->serial, serial, memory_order_relaxed);
     atomic_store_explicit(&slot->state, REMO__RPC_SLOT_BUSY, memory_order_release);
+    count_leaf(transport, index, 1);
     *ret_serial = serial;
     return index;
 }
@@ -118,6 +134,17 @@ static void take_credit(struct remo__rpc_transport *transport, uint64_t head, ui
         remo__rpc_add_credit(peer, known + (uint64_t)more * REMO__RPC_LINE);
 }
 
+/* The length of a reply is wrong: its node is faulty. */
+static bool is_malformed(uint64_t head) {
+    uint64_t bytes = head & 0xffff;
+    return bytes > REMO__RPC_DATA_MAX || ((head >> 20 & 3) == REMO__RPC_REPLIED_IN_PLACE && bytes != 8);
+}
+
+bool remo__rpc_slot_is_malformed(const struct remo__rpc_transport *transport, uint32_t slot) {
+    uint64_t head = remo__load(remo__rpc_slot_memory(transport, slot) + REMO__RPC_NOTES);
+    return head >> 32 == serial_of(transport, slot) && is_malformed(head);
+}
+
 bool remo__rpc_slot_probe(struct remo__rpc_transport *transport, uint32_t slot, uint64_t *image,
                           struct remo__rpc_reply *ret_reply) {
     const char *reply = remo__rpc_slot_memory(transport, slot) + REMO__RPC_NOTES;
@@ -125,9 +152,8 @@ bool remo__rpc_slot_probe(struct remo__rpc_transport *transport, uint32_t slot, 
     uint32_t serial = serial_of(transport, slot);
     if (head >> 32 != serial)
         return false;
-    if (remo__unlikely((head & 0xffff) > REMO__RPC_DATA_MAX
-                       || ((head >> 20 & 3) == REMO__RPC_REPLIED_IN_PLACE && (head & 0xffff) != 8)))
-        return false; /* malformed: the call ends with its deadline, or with its node */
+    if (remo__unlikely(is_malformed(head)))
+        return false;
     if (transport->mapped) {
         *ret_reply = (struct remo__rpc_reply){head, remo__load(reply + 16), reply + REMO__RPC_REPLY_BYTES};
     } else {
@@ -157,10 +183,12 @@ static void lose(struct remo__rpc_transport *transport, uint32_t slot) {
         remo__rpc_block_lose(transport, transport->slot[slot].block);
     transport->slot[slot].block = NULL;
     atomic_store(&transport->slot[slot].state, REMO__RPC_SLOT_LOST);
+    count_leaf(transport, slot, -1u);
     if (transport->next_spare < REMO__RPC_SLOTS_TOTAL) {
         uint32_t spare = transport->next_spare++;
         transport->slot[spare].depth = transport->slot[slot].depth;
-        push(transport, spare);
+        add_free(transport, spare);
+        wake_queued(transport);
         return;
     }
     remo__log(&transport->node->log, REMO_LOG_WARNING,

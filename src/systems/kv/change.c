@@ -203,13 +203,20 @@ int remo__kv_delete_finish(struct remo_kv *kv, struct remo_kv_op *op) {
 
 /* ---- insert; and put of a key that is absent ---- */
 
-/* Return a free slot, or REMO__KV_NO_SLOT with the sentence set. */
-static uint32_t take_slot(struct remo_kv *kv) {
+static uint32_t try_take_slot(struct remo_kv *kv) {
     (void)remo__mutex_lock(kv->node, &kv->index_mutex, REMO_FOREVER);
     uint32_t slot = remo__kv_pool_take(&kv->pool);
-    if (remo__unlikely(slot == REMO__KV_NO_SLOT) && remo__kv_reclaim(kv) > 0)
-        slot = remo__kv_pool_take(&kv->pool);
     remo__mutex_unlock(kv->node, &kv->index_mutex);
+    return slot;
+}
+
+/* Return a free slot, or REMO__KV_NO_SLOT with the sentence set. */
+static uint32_t take_slot(struct remo_kv *kv) {
+    uint32_t slot = try_take_slot(kv);
+    if (remo__unlikely(slot == REMO__KV_NO_SLOT)) {
+        remo__kv_reclaim(kv);
+        slot = try_take_slot(kv);
+    }
     if (slot == REMO__KV_NO_SLOT)
         remo__fail(-ENOSPC,
                    "cannot insert the key: all %u slots of %s on this node are in use; open the map with a "

@@ -112,10 +112,14 @@ static void drop_if_stale(struct remo_kv *kv, uint64_t index_hash, uint64_t entr
         (remo__kv_head_generation(head) & REMO__KV_GENERATION_MASK) == remo__kv_entry_generation(entry);
     if (is_same_generation && remo__kv_head_state(head) != REMO__KV_DELETED)
         return;
+    if (remo__kv_entry_node(entry) == kv->rank && is_same_generation) {
+        (void)remo__mutex_lock(kv->node, &kv->send_mutex, REMO_FOREVER);
+        (void)remo__kv_free_stale(kv, index_hash, entry);
+        remo__mutex_unlock(kv->node, &kv->send_mutex);
+        return;
+    }
     (void)remo__mutex_lock(kv->node, &kv->index_mutex, REMO_FOREVER);
-    if (remo__kv_index_remove(&kv->index, index_hash, entry) && remo__kv_entry_node(entry) == kv->rank
-        && is_same_generation)
-        remo__kv_pool_give(&kv->pool, remo__kv_entry_slot(entry));
+    (void)remo__kv_index_remove(&kv->index, index_hash, entry);
     remo__mutex_unlock(kv->node, &kv->index_mutex);
 }
 

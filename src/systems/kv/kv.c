@@ -68,8 +68,8 @@ static int open_private(struct remo_kv *kv, const struct remo_kv_options *option
     kv->stripes = options->stripes;
     kv->hash_mask = UINT64_MAX;
     kv->messages_max = messages_of(nodes);
-    /* Entries whose removal is in a message: "Size of the index" in docs/internals/kv.md. */
-    uint64_t ended_max = kv->messages_max * REMO__KV_BATCH_MAX;
+    /* Entries whose removal is in a message or deferred: "Size of the index" in docs/internals/kv.md. */
+    uint64_t ended_max = kv->messages_max * REMO__KV_BATCH_MAX + REMO__KV_DEFERRED_MAX;
     int rc = remo__kv_index_open(&kv->index, nodes * (kv->slots_per_node + ended_max));
     return rc != 0 ? rc : remo__kv_pool_open(&kv->pool, kv->slots_per_node, &kv->index_mutex);
 }

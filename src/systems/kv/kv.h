@@ -6,8 +6,8 @@
  *   change.c       each change under the lock of the key's stripe
  *   find.c         from a key to the slot that holds it
  *   kept_stripe.c  a stripe that stays locked while a write may be in flight
+ *   reclaim.c      slots that a node marked DELETED, but whose record did not arrive
  *   tracker.c      records to the indices of all participants
- *   reclaim.c      slots that a failed node marked DELETED without a record
  *   thread.c       the state of each thread
  *   index.c, slot.c, pool.c: parts that do not depend on each other
  *
@@ -30,14 +30,14 @@
 /* As small as possible: the simulator copies all memory for each schedule. */
 #define REMO__KV_MESSAGES_MIN 2u
 #define REMO__KV_MESSAGES_MAX 2u
-#define REMO__KV_DEFERRED_MAX 32u
+#define REMO__KV_DEFERRED_MAX 4u
 #define REMO__KV_READS_MAX 4u
 #define REMO__KV_TASK_READS_MAX 2u
 #define REMO__KV_DEADLINE_POLLS 4u
 #else
 #define REMO__KV_MESSAGES_MIN 4u    /* in flight from one node, at least: among many nodes */
 #define REMO__KV_MESSAGES_MAX 16u   /* at most: among few nodes */
-#define REMO__KV_DEFERRED_MAX 1024u /* records of aborted operations that were not sent in time */
+#define REMO__KV_DEFERRED_MAX 1024u /* records of aborted operations and of stale entries, not sent yet */
 #define REMO__KV_READS_MAX 126u     /* of a thread, in flight; only on fabrics that are not mapped */
 #define REMO__KV_TASK_READS_MAX 8u  /* of a task: there may be many, and each probably has few in flight */
 #define REMO__KV_DEADLINE_POLLS 64u /* polls from one check of the deadlines to the next */
@@ -143,13 +143,13 @@ struct remo_kv {
 
     struct remo__mutex index_mutex REMO__CACHE_ALIGNED; /* protects changes of index and pool */
     struct remo__kv_pool pool;
-    uint64_t reclaimed_ns;                             /* time of the last scan of reclaim.c */
     struct remo__mutex send_mutex REMO__CACHE_ALIGNED; /* protects messages, calls, and the next fields */
     bool all_opened;               /* every participant has opened the map, or has departed */
     uint64_t sent_number;          /* of the last message; the first has number 1 */
     _Atomic uint64_t acked_number; /* the messages up to this one have ended at all receivers */
     uint32_t deferred_count;
     struct remo__kv_record deferred[REMO__KV_DEFERRED_MAX];
+    uint64_t reclaimed_ns; /* time of the last scan of reclaim.c */
 };
 
 /* Steps of an operation in flight. Changes: docs/internals/kv.md. */
@@ -257,9 +257,9 @@ static inline bool remo__kv_key_fits(const struct remo_kv *kv, const void *key, 
 
 /* ---- reclaim.c ---- */
 
-/* Return the slots of this node to the pool that are DELETED and still have an index entry, at most once a
- * second. Returns their number. The caller holds the index mutex. */
-uint32_t remo__kv_reclaim(struct remo_kv *kv);
+/* Return the slots of this node to the pool that are DELETED and still have an index entry, and defer records
+ * that remove these entries. Once a second; otherwise only wait for a thread that does so. */
+void remo__kv_reclaim(struct remo_kv *kv);
 
 /* ---- tracker.c ---- */
 
@@ -275,8 +275,14 @@ int remo__kv_send_records(struct remo_kv *kv, const struct remo__kv_record *reco
 /* Return whether all receivers have acknowledged the messages of this node up to `number`, or have
  * departed. */
 bool remo__kv_is_acked(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t number);
-/* Defer a record until the next message is sent. */
+/* Defer a record until the next message is sent. Drop it if REMO__KV_DEFERRED_MAX records are deferred. */
 void remo__kv_defer_record(struct remo_kv *kv, const struct remo__kv_record *record);
+/* Send deferred records while messages are free. Does not block. The caller holds send_mutex. */
+void remo__kv_send_deferred(struct remo_kv *kv);
+/* Remove an entry of this node whose period has ended from the index, return its slot to the pool, and defer
+ * a record that removes it from the other indices. Returns false without effect if the entry is absent, or
+ * REMO__KV_DEFERRED_MAX records are deferred. The caller holds send_mutex. */
+bool remo__kv_free_stale(struct remo_kv *kv, uint64_t hash, uint64_t entry);
 
 /* ---- kept_stripe.c ---- */
 

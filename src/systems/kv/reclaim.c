@@ -1,6 +1,7 @@
 /* reclaim.c - finds slots of this node that are DELETED, but whose record has not arrived here: the node
- * that deleted the key failed in between. Invariant: a slot is returned to the pool only together with the
- * removal of its index entry, so it is returned once. See "Failure" in docs/internals/kv.md. */
+ * that deleted the key failed in between, or had no free message. Invariant: a slot is returned to the pool
+ * only with the removal of its index entry, so it is returned once, and with a record for all indices. See
+ * "Failure" in docs/internals/kv.md. */
 #include "base/clock.h"
 #include "systems/kv/kv.h"
 
@@ -20,20 +21,24 @@ static bool entry_of_slot(const struct remo_kv *kv, uint32_t slot, uint64_t head
     return true;
 }
 
-uint32_t remo__kv_reclaim(struct remo_kv *kv) {
-    uint64_t now = remo__now_ns(), hash, entry;
-    uint32_t count = 0;
-    if (kv->reclaimed_ns != 0 && now - kv->reclaimed_ns < RECLAIM_NS_MIN)
-        return 0;
-    kv->reclaimed_ns = now;
-    for (uint32_t slot = 0; slot < kv->pool.fresh; slot++) {
+/* Scan the slots. send_mutex is held. */
+static void reclaim_slots(struct remo_kv *kv) {
+    uint64_t hash, entry;
+    remo__kv_send_deferred(kv); /* makes room for the records of these slots */
+    for (uint32_t slot = 0; slot < kv->slots_per_node; slot++) {
         uint64_t head = remo__load(kv->own + remo__kv_slot_at(kv, slot));
-        if (remo__kv_head_state(head) != REMO__KV_DELETED || !entry_of_slot(kv, slot, head, &hash, &entry))
-            continue;
-        if (!remo__kv_index_remove(&kv->index, hash, entry))
-            continue; /* the slot is free, or the abort of its insert is about to free it */
-        remo__kv_pool_give(&kv->pool, slot);
-        count++;
+        /* If its entry is absent, the slot is free, or the abort of its insert is about to free it. */
+        if (remo__kv_head_state(head) == REMO__KV_DELETED && entry_of_slot(kv, slot, head, &hash, &entry))
+            (void)remo__kv_free_stale(kv, hash, entry);
     }
-    return count;
+}
+
+void remo__kv_reclaim(struct remo_kv *kv) {
+    (void)remo__mutex_lock(kv->node, &kv->send_mutex, REMO_FOREVER);
+    uint64_t now = remo__now_ns();
+    if (kv->reclaimed_ns == 0 || now - kv->reclaimed_ns >= RECLAIM_NS_MIN) {
+        kv->reclaimed_ns = now;
+        reclaim_slots(kv);
+    }
+    remo__mutex_unlock(kv->node, &kv->send_mutex);
 }

@@ -126,7 +126,7 @@ static bool on_swept(struct remo__thread_observer *observer) {
     return more;
 }
 
-/* ---- open and close ---- */
+/* ---- open ---- */
 
 /* Make the messages, and their calls. */
 static int open_messages(struct remo_kv *kv) {
@@ -162,34 +162,6 @@ int remo__kv_trackers_open(struct remo_kv *kv) {
     return 0;
 }
 
-/* An attempt: no call of a message is queued. */
-static int is_all_sent(void *ctx) {
-    struct remo_kv *kv = ctx;
-    bool is_queued = false;
-    (void)remo__mutex_lock(kv->node, &kv->send_mutex, REMO_FOREVER);
-    for (uint64_t number = atomic_load(&kv->acked_number) + 1; number <= kv->sent_number; number++)
-        (void)check_message(kv, number, &is_queued);
-    remo__mutex_unlock(kv->node, &kv->send_mutex);
-    if (is_queued)
-        remo__rpc_leaf_serve(kv->trackers);
-    return !is_queued;
-}
-
-void remo__kv_trackers_close(struct remo_kv *kv) {
-    if (kv->trackers) {
-        (void)remo__wait_attempt(kv->node, is_all_sent, kv, remo__deadline(kv->node->op_timeout_ns));
-        remo__thread_unobserve(kv->node, &kv->observer);
-        for (uint32_t i = 0; i < kv->messages_max * kv->receiver_count; i++)
-            remo_rpc_cancel(&kv->calls[i]);
-        remo_rpc_close(kv->trackers);
-    }
-    free(kv->calls);
-    free(kv->messages);
-    kv->trackers = NULL;
-    kv->calls = NULL;
-    kv->messages = NULL;
-}
-
 /* ---- sending ---- */
 
 void remo__kv_defer_record(struct remo_kv *kv, const struct remo__kv_record *record) {
@@ -199,11 +171,11 @@ void remo__kv_defer_record(struct remo_kv *kv, const struct remo__kv_record *rec
         kv->deferred[kv->deferred_count++] = *record;
     remo__mutex_unlock(kv->node, &kv->send_mutex);
     if (!has_room)
-        remo__log(
-            &kv->node->log, REMO_LOG_WARNING,
-            "map %s: dropped the removal of a key: no message is free, because a peer does not reply; peers "
-            "keep a stale entry",
-            remo_channel_name(kv->channel));
+        remo__log(&kv->node->log, REMO_LOG_WARNING,
+                  "map %s: dropped the removal of a key: no message is free, because a peer does not reply; "
+                  "its slot "
+                  "becomes free when its node needs it",
+                  remo_channel_name(kv->channel));
 }
 
 /* Fill a message with deferred records, and with as many of `records` as fit. Returns the number of these. */
@@ -253,21 +225,55 @@ static void send_message(struct remo_kv *kv, const struct remo__kv_message *mess
     remo__errors_restore(before);
 }
 
+/* Send the next message. *ret_sent_count of `records` are in it. send_mutex is held.
+ * Errors: those of make_room. */
+static int send_next(struct remo_kv *kv, const struct remo__kv_record *records, uint32_t count,
+                     uint32_t *ret_sent_count) {
+    int rc = make_room(kv);
+    if (rc != 0)
+        return rc;
+    struct remo__kv_message *message = &kv->messages[(kv->sent_number + 1) % kv->messages_max];
+    *ret_sent_count = fill_message(kv, message, records, count);
+    send_message(kv, message);
+    apply_records(kv, message->records, message->count, kv->rank); /* before the message is used again */
+    return 0;
+}
+
+void remo__kv_send_deferred(struct remo_kv *kv) {
+    uint32_t none;
+    while (kv->deferred_count > 0 && send_next(kv, kv->deferred, 0, &none) == 0)
+        remo__request_sweeps(kv->node);
+}
+
 int remo__kv_send_records(struct remo_kv *kv, const struct remo__kv_record *records, uint32_t count,
                           uint32_t *ret_sent_count, uint64_t *ret_number) {
     (void)remo__mutex_lock(kv->node, &kv->send_mutex, REMO_FOREVER);
-    int rc = make_room(kv);
-    struct remo__kv_message *message = &kv->messages[(kv->sent_number + 1) % kv->messages_max];
-    if (rc == 0) {
-        *ret_sent_count = fill_message(kv, message, records, count);
-        send_message(kv, message);
-        apply_records(kv, message->records, message->count, kv->rank); /* before the message is used again */
+    int rc = send_next(kv, records, count, ret_sent_count);
+    if (rc == 0)
         *ret_number = kv->sent_number;
-    }
     remo__mutex_unlock(kv->node, &kv->send_mutex);
     if (rc == 0 && kv->receiver_count > 0)
         remo__request_sweeps(kv->node);
     return rc;
+}
+
+/* Remove an entry of this node, and give back its slot. Returns whether the entry was there. */
+static bool free_slot(struct remo_kv *kv, uint64_t hash, uint64_t entry) {
+    lock_index(kv);
+    bool was_there = remo__kv_index_remove(&kv->index, hash, entry);
+    if (was_there)
+        remo__kv_pool_give(&kv->pool, remo__kv_entry_slot(entry));
+    remo__mutex_unlock(kv->node, &kv->index_mutex);
+    return was_there;
+}
+
+bool remo__kv_free_stale(struct remo_kv *kv, uint64_t hash, uint64_t entry) {
+    const struct remo__kv_record record = {
+        .hash = hash, .entry = (entry & ~(UINT64_C(0xffff) << 48)) | REMO__KV_RECORD_REMOVE << 48};
+    if (kv->deferred_count == REMO__KV_DEFERRED_MAX || !free_slot(kv, hash, entry))
+        return false;
+    kv->deferred[kv->deferred_count++] = record;
+    return true;
 }
 
 bool remo__kv_is_acked(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t number) {
@@ -280,4 +286,36 @@ bool remo__kv_is_acked(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_
     remo__mutex_unlock(kv->node, &kv->send_mutex);
     mine->is_ack_missing = number > atomic_load_explicit(&kv->acked_number, memory_order_relaxed);
     return !mine->is_ack_missing;
+}
+
+/* ---- close ---- */
+
+/* An attempt: no record is deferred, and no call of a message is queued. */
+static int is_all_sent(void *ctx) {
+    struct remo_kv *kv = ctx;
+    bool is_queued = false;
+    (void)remo__mutex_lock(kv->node, &kv->send_mutex, REMO_FOREVER);
+    remo__kv_send_deferred(kv);
+    for (uint64_t number = atomic_load(&kv->acked_number) + 1; number <= kv->sent_number; number++)
+        (void)check_message(kv, number, &is_queued);
+    bool is_over = !is_queued && kv->deferred_count == 0;
+    remo__mutex_unlock(kv->node, &kv->send_mutex);
+    if (!is_over)
+        remo__rpc_leaf_serve(kv->trackers);
+    return is_over;
+}
+
+void remo__kv_trackers_close(struct remo_kv *kv) {
+    if (kv->trackers) {
+        (void)remo__wait_attempt(kv->node, is_all_sent, kv, remo__deadline(kv->node->op_timeout_ns));
+        remo__thread_unobserve(kv->node, &kv->observer);
+        for (uint32_t i = 0; i < kv->messages_max * kv->receiver_count; i++)
+            remo_rpc_cancel(&kv->calls[i]);
+        remo_rpc_close(kv->trackers);
+    }
+    free(kv->calls);
+    free(kv->messages);
+    kv->trackers = NULL;
+    kv->calls = NULL;
+    kv->messages = NULL;
 }

@@ -1,9 +1,11 @@
 /* test_kv_window.c - windows of the map whose steps interleave in a way that is rare: between the tasks of a
- * thread, between a change and a get of one thread, with the service thread, and in handlers of calls. Tests
- * that hold a mutex of the map make the other thread or task pause at a known place. */
+ * thread, between a change and a get of one thread, with the service thread, and in handlers of calls. Also
+ * messages to a node that pauses, or has started again. Tests that hold a mutex of the map make the other
+ * thread or task pause at a known place. */
 #include <pthread.h>
 #include <unistd.h>
 
+#include "../../support/job.h"
 #include "../../support/pause.h"
 #include "systems/kv/kv.h"
 #include "kv_common.h"
@@ -443,6 +445,103 @@ static int idle_maps(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* ---- a participant that pauses ---- */
+
+/* Open a map of two nodes. */
+static int open_pair(struct remo_node *node, const char *name, uint32_t other, struct remo_kv **ret_kv) {
+    struct remo_kv_options options = {.capacity = 100, .key_bytes_max = 8, .value_bytes_max = 8};
+    remo_nodeset_add(&options.participants, 0);
+    remo_nodeset_add(&options.participants, other);
+    CHECK_OK(remo_kv_open(remo_node_root(node), name, &options, ret_kv));
+    CHECK_OK(remo_channel_wait(remo_kv_channel(*ret_kv), 100 * SECOND));
+    return 0;
+}
+
+/* Node 2 pauses. The messages of five maps to it need more reply slots than there are. They do not stop a map
+ * in which it does not take part. */
+static int paused_elsewhere(struct remo_node *node, void *ctx) {
+    enum { MAPS = 5, PAUSED = 2 };
+    static const char *const names[MAPS] = {"a", "b", "c", "d", "e"};
+    struct remo_kv *kvs[MAPS] = {0}, *kv = NULL;
+    uint32_t rank = remo_node_rank(node);
+    uint64_t key = 1;
+    (void)ctx;
+    for (uint32_t i = 0; i < MAPS && rank != 1; i++)
+        CHECK(open_pair(node, names[i], PAUSED, &kvs[i]) == 0);
+    if (rank != PAUSED)
+        CHECK(open_pair(node, "other", 1, &kv) == 0);
+    else
+        atomic_store(&window->pid, getpid());
+    CHECK_OK(cluster_meet());
+    if (rank == 0) {
+        CHECK(process_pause(atomic_load(&window->pid)) == 0);
+        for (uint32_t i = 0; i < MAPS; i++)
+            CHECK(fill_messages(kvs[i]) == 0);
+        CHECK_OK(remo_kv_insert(kv, &key, sizeof key, &key, sizeof key));
+        CHECK(kill(atomic_load(&window->pid), SIGCONT) == 0);
+        for (uint32_t i = 0; i < MAPS; i++)
+            CHECK_OK(remo_kv_insert(kvs[i], &key, sizeof key, &key, sizeof key));
+    }
+    CHECK_OK(cluster_meet());
+    for (uint32_t i = 0; i < MAPS; i++)
+        remo_kv_close(kvs[i]);
+    remo_kv_close(kv);
+    return 0;
+}
+
+/* ---- a participant that starts again ---- */
+
+static int open_both(const struct job_node *nodes, const char *name, struct remo_kv **kvs) {
+    for (uint32_t i = 0; i < 2; i++)
+        CHECK_OK(remo_kv_open(remo_node_root(nodes[i].node), name, NULL, &kvs[i]));
+    for (uint32_t i = 0; i < 2; i++)
+        CHECK_OK(remo_channel_wait(remo_kv_channel(kvs[i]), 100 * SECOND));
+    return 0;
+}
+
+/* Node 1 leaves, and joins with the next incarnation. */
+static int start_again(struct job_node *nodes) {
+    remo_node_close(nodes[1].node);
+    while (remo_node_peer(nodes[0].node, 1) != REMO_PEER_LEFT)
+        cluster_sleep_ms(1);
+    setenv("REMO_INCARNATION", "1", 1);
+    CHECK_OK(job_open_all(&nodes[1], 1));
+    unsetenv("REMO_INCARNATION");
+    while (remo_node_peer(nodes[0].node, 1) != REMO_PEER_UP)
+        cluster_sleep_ms(1);
+    return 0;
+}
+
+/* No insert returns 0 without the acknowledgement of the node that has started again. */
+static int started_again(struct remo_node *node, void *ctx) {
+    struct job_node nodes[2] = {{0}};
+    struct remo_kv *kvs[2];
+    struct job job;
+    uint64_t key = 1, value = 2;
+    (void)ctx;
+    CHECK_OK(job_make(&job, 2));
+    for (uint32_t i = 0; i < 2; i++)
+        nodes[i] = (struct job_node){.job = &job, .rank = i, .fabric = remo_node_fabric(node)};
+    CHECK_OK(job_open_all(nodes, 2));
+    CHECK(open_both(nodes, "before", kvs) == 0);
+    CHECK_OK(remo_kv_insert(kvs[0], &key, sizeof key, &value, sizeof value));
+    remo_kv_close(kvs[1]);
+    CHECK(start_again(nodes) == 0);
+    remo_kv_close(kvs[0]);
+    CHECK(open_both(nodes, "after", kvs) == 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        nodes[i].node->op_timeout_ns = SECOND / 10;
+        CHECK_CODE(remo_kv_insert(kvs[i], &key, sizeof key, &value, sizeof value), -ETIMEDOUT);
+    }
+    for (uint32_t i = 0; i < 2; i++)
+        CHECK_CODE(remo_kv_get(kvs[i], &key, sizeof key, &value, sizeof value, NULL), -ENOENT);
+    for (uint32_t i = 0; i < 2; i++)
+        remo_kv_close(kvs[i]);
+    job_close_all(nodes, 2);
+    job_remove(&job);
+    return 0;
+}
+
 /* ---- an insert that is not sent ---- */
 
 /* Its slot is free at once, and its key is absent and not locked. */
@@ -468,6 +567,37 @@ static int unsent(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* ---- a slot whose record was lost ---- */
+
+/* The slot is freed only with a record for all nodes, so not while there is no room to defer it. */
+static int stale_slot(struct remo_node *node, void *ctx) {
+    struct remo_kv *kv;
+    uint64_t key = 1, value = 2, hash = remo__kv_hash(&key, sizeof key);
+    (void)ctx;
+    CHECK(open_small(node, &kv) == 0);
+    CHECK_OK(remo_kv_insert(kv, &key, sizeof key, &value, sizeof value));
+    struct remo__kv_cursor cursor = remo__kv_index_seek(&kv->index, hash);
+    uint64_t entry = remo__kv_index_first(&kv->index, &cursor);
+    uint32_t free_count = remo__kv_pool_free(&kv->pool);
+    CHECK_OK(remo__mutex_lock(kv->node, &kv->send_mutex, REMO_FOREVER));
+    kv->deferred_count = REMO__KV_DEFERRED_MAX;
+    CHECK(!remo__kv_free_stale(kv, hash, entry));
+    CHECK_EQUAL(remo__kv_pool_free(&kv->pool), free_count);
+    CHECK_EQUAL(remo_kv_count(kv), 1);
+    kv->deferred_count = 0;
+    CHECK(remo__kv_free_stale(kv, hash, entry));
+    CHECK(!remo__kv_free_stale(kv, hash, entry));
+    CHECK_EQUAL(kv->deferred_count, 1);
+    CHECK_EQUAL(remo__kv_pool_free(&kv->pool), free_count + 1);
+    CHECK_EQUAL(remo_kv_count(kv), 0);
+    remo__kv_send_deferred(kv);
+    CHECK_EQUAL(kv->deferred_count, 0);
+    remo__mutex_unlock(kv->node, &kv->send_mutex);
+    CHECK_EQUAL(remo__kv_pool_free(&kv->pool), free_count + 1);
+    remo_kv_close(kv);
+    return 0;
+}
+
 static void setup(void) {
     for (uint32_t i = 0; i < 2; i++) {
         atomic_store(&window->is_held[i], false);
@@ -484,7 +614,10 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(late_gets, 2, .only_on = "ofi"),
         CLUSTER_TEST(inserts_in_handlers, 2),
         CLUSTER_TEST(idle_maps, 2),
+        CLUSTER_TEST(paused_elsewhere, 3),
+        CLUSTER_TEST(started_again, 1),
         CLUSTER_TEST(unsent, 1),
+        CLUSTER_TEST(stale_slot, 1),
         {0},
     };
     window = cluster_shared(sizeof *window);
