@@ -192,8 +192,8 @@ static struct remo_rpc_op *next_failed(struct remo__rpc_transport *transport) {
     return is_over ? call : NULL;
 }
 
-/* On unmapped fabrics the service thread marks a reply, by its immediate. A thread that polls does not wait for
- * that: it looks into each slot. */
+/* On unmapped fabrics the service thread marks a reply when it receives the immediate. A thread that polls
+ * does not wait for that: it looks into each slot. */
 static struct remo_rpc_op *next_done(struct remo__rpc_transport *transport) {
     struct remo_rpc_op *call = next_replied(transport);
     if (call || (!atomic_exchange(&transport->must_scan, false) && transport->mapped))
