@@ -49,7 +49,7 @@
 #define REMO__KV_WORKER_SPARES 2u             /* buffers of a worker besides `outgoing` and `image` */
 #define REMO__KV_WORKERS_MAX 64u              /* of a thread: half of its workers */
 /* With fewer workers and fewer reads in flight, a poll executes no operations of peers. */
-#define REMO__KV_POLLED_WORKERS 32u
+#define REMO__KV_POLLED_WORKERS 2u
 #define REMO__KV_POLLED_READS 16u
 /* The shortest time between two polls that do: after progress; with few workers; with many. */
 #define REMO__KV_ARRIVALS_BUSY_NS (50 * REMO__NS_PER_US)
