@@ -44,32 +44,55 @@ static struct remo__versioned_record record_at(const uint64_t *records, uint32_t
         .version = records[at], .place = records[at + 1], .seal = records[at + 2]};
 }
 
-/* Load the record at word `at`. Returns whether the record is within `used` words, and its range within the
- * object. */
-static bool find_record(const struct remo__versioned_shape *shape, const uint64_t *records, uint32_t at,
-                        uint32_t used, struct remo__versioned_record *ret_record) {
-    if (used - at < REMO__VERSIONED_RECORD_BYTES / 8)
-        return false;
-    *ret_record = record_at(records, at);
-    uint32_t size = size_of(ret_record->place), offset = offset_of(ret_record->place);
-    return size > 0 && size <= shape->object_bytes && offset <= shape->object_bytes - size
-           && remo__versioned_record_words(size) <= used - at;
+/* Return whether a record is within `left` words, and its range within the object. */
+static inline bool is_valid(const struct remo__versioned_shape *shape, uint64_t place, uint32_t left) {
+    uint32_t size = size_of(place);
+    return size - 1 < shape->object_bytes && offset_of(place) <= shape->object_bytes - size
+           && remo__versioned_record_words(size) <= left;
 }
 
-static bool is_whole(const struct remo__versioned_image *image, uint32_t at,
-                     const struct remo__versioned_record *record) {
+static bool is_whole(const struct remo__versioned_image *image, uint32_t at) {
+    const struct remo__versioned_record record = record_at(image->records, at);
     const void *data = image->records + at + REMO__VERSIONED_RECORD_BYTES / 8;
-    return record->seal
-           == remo__versioned_seal_record(remo__versioned_generation(image->header.head), at, record, data,
-                                          size_of(record->place));
+    return record.seal
+           == remo__versioned_seal_record(remo__versioned_generation(image->header.head), at, &record, data,
+                                          size_of(record.place));
 }
 
-/* Add the records of `version`, which end at word `words`, to the state. */
-static void extend(struct remo__versioned_state *state, uint64_t version, uint32_t words) {
-    state->version_before = state->version;
-    state->words_before = state->words;
-    state->version = version;
-    state->words = words;
+/* Find the state in the records, the first `used` words. Returns false if a record without a seal is not
+ * valid. Inlined for each value of has_seals: without seals the loop is short. */
+static inline __attribute__((always_inline)) bool
+walk_records(const struct remo__versioned_shape *shape, const struct remo__versioned_image *image,
+             uint32_t used, uint64_t version, bool has_seals, struct remo__versioned_state *ret_state) {
+    const uint64_t *records = image->records;
+    struct remo__versioned_state state = {.version = image->header.base_version,
+                                          .version_before = image->header.base_version};
+    bool is_cut = false, has_later = false; /* not in `state`: one load of both would wait */
+    for (uint32_t at = 0; at < used;) {
+        uint32_t left = used - at;
+        bool is_complete = left >= REMO__VERSIONED_RECORD_BYTES / 8 && is_valid(shape, records[at + 1], left);
+        if (!has_seals && remo__unlikely(!is_complete))
+            return false;
+        is_cut = has_seals && !(is_complete && is_whole(image, at));
+        has_later = !is_cut && records[at] > version;
+        if (remo__unlikely(is_cut || has_later))
+            break;
+        uint64_t place = records[at + 1];
+        uint32_t size = size_of(place);
+        state.parts |= remo__versioned_parts(shape, offset_of(place), size);
+        if (place & REMO__VERSIONED_ENDS) {
+            state.version_before = state.version;
+            state.words_before = state.words;
+            state.version = records[at];
+            state.words = at + remo__versioned_record_words(size);
+        }
+        at += remo__versioned_record_words(size);
+    }
+    state.is_cut = is_cut;
+    state.has_later = has_later;
+    state.is_pending = !is_cut && image->header.head & REMO__VERSIONED_PENDING;
+    *ret_state = state;
+    return true;
 }
 
 enum remo__versioned_verdict remo__versioned_judge(const struct remo__versioned_shape *shape,
@@ -77,10 +100,7 @@ enum remo__versioned_verdict remo__versioned_judge(const struct remo__versioned_
                                                    uint64_t generation, uint64_t version, bool has_seals,
                                                    struct remo__versioned_state *ret_state) {
     const struct remo__versioned_header *header = &image->header;
-    const uint64_t *records = image->records;
-    uint32_t used = remo__versioned_used(header->head), at = 0;
-    struct remo__versioned_state state = {.version = header->base_version,
-                                          .version_before = header->base_version};
+    uint32_t used = remo__versioned_used(header->head);
     if (remo__versioned_generation(header->head) != generation)
         return REMO__VERSIONED_REUSED;
     if (used > shape->log_words || header->object != object || header->used > shape->base_bytes / 8
@@ -88,26 +108,9 @@ enum remo__versioned_verdict remo__versioned_judge(const struct remo__versioned_
         return REMO__VERSIONED_DAMAGED;
     if (header->base_version > version)
         return REMO__VERSIONED_LATER;
-    bool is_cut = false, has_later = false; /* not in `state`: one load of both would wait */
-    while (at < used) {
-        struct remo__versioned_record record;
-        bool is_valid = find_record(shape, records, at, used, &record);
-        if (!has_seals && !is_valid)
-            return REMO__VERSIONED_DAMAGED;
-        is_cut = has_seals && !(is_valid && is_whole(image, at, &record));
-        has_later = !is_cut && record.version > version;
-        if (is_cut || has_later)
-            break;
-        at += remo__versioned_record_words(size_of(record.place));
-        state.parts |= remo__versioned_parts(shape, offset_of(record.place), size_of(record.place));
-        if (record.place & REMO__VERSIONED_ENDS)
-            extend(&state, record.version, at);
-    }
-    state.is_cut = is_cut;
-    state.has_later = has_later;
-    state.is_pending = !is_cut && header->head & REMO__VERSIONED_PENDING;
-    *ret_state = state;
-    return REMO__VERSIONED_STATE;
+    bool is_right = has_seals ? walk_records(shape, image, used, version, true, ret_state)
+                              : walk_records(shape, image, used, version, false, ret_state);
+    return is_right ? REMO__VERSIONED_STATE : REMO__VERSIONED_DAMAGED;
 }
 
 /* Copy the data of a record; up to 16 bytes without a call of memcpy. */

@@ -162,6 +162,17 @@ static int run_gets(struct remo__versioned_get *gets, uint32_t count) {
     return rc;
 }
 
+/* Read one object. In mapped memory, with a known location, usually without a round. */
+static int run_get(struct remo__versioned_get *get) {
+    int rc = 0;
+    if (get->location != 0 && remo__versioned_is_in_order(get)) {
+        rc = copy_one(get);
+        if (rc == 0 && get->is_ready)
+            rc = remo__versioned_get_visit(get);
+    }
+    return rc != 0 || get->is_done ? rc : run_gets(get, 1);
+}
+
 /* ---- views ---- */
 
 void remo_versioned_view_copy(const struct remo_versioned_view *view, uint32_t offset, void *dst,
@@ -211,7 +222,7 @@ static int visit_object(struct remo_versioned *versioned, uint32_t owner, uint32
     if (rc == 0)
         rc = remo__versioned_get_check(&get);
     if (rc == 0)
-        rc = run_gets(&get, 1);
+        rc = run_get(&get);
     remo__versioned_get_end(&get);
     if (rc == 0 && ret_version)
         *ret_version = get.version;

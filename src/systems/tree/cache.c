@@ -62,7 +62,7 @@ struct tree_buffer *remo__tree_take_buffer(struct remo_tree *tree, struct tree_c
         cache->buffers = buffer->next;
         return buffer;
     }
-    buffer = malloc(sizeof *buffer + (size_t)TREE_WINDOW * tree->node_bytes);
+    buffer = malloc(sizeof *buffer + (size_t)TREE_WINDOW * tree->node_bytes + TREE_BUFFER_SPARE);
     if (!buffer)
         remo__fail(-ENOMEM, "no memory for a read of tree %s", remo_channel_name(tree->channel));
     return buffer;

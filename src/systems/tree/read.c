@@ -69,10 +69,11 @@ static void visit(void *ctx, const struct remo_versioned_view *view) {
     remo__tree_seek_search(ctx, view);
 }
 
-/* Read a node. Caches it if it is an inner node. */
+/* Read a node, which is not cached if seek->use_cache is set. Caches it if it is an inner node. */
 static int read_node(struct tree_seek *seek, uint32_t object) {
     int rc = remo_versioned_visit(seek->tree->nodes, seek->owner, object, seek->version, visit, seek, NULL);
-    if (rc == 0 && seek->version == REMO_VERSIONED_NEWEST)
+    bool is_cached = seek->result == SEEK_INNER || !seek->use_cache; /* else a leaf replaces no cached node */
+    if (rc == 0 && is_cached && seek->version == REMO_VERSIONED_NEWEST)
         remo__tree_cache_node(seek->tree, seek->cache, seek->owner, object, seek->buffer);
     return rc;
 }

@@ -2,10 +2,16 @@
  * the run that are compared, and then the tail is searched.
  * Invariant: a part of the leaf is copied to private memory before it is checked and used, because the leaf
  * may change meanwhile. The copy of the header, once checked, is not copied again. */
-#include <endian.h>
 #include <string.h>
 
 #include "systems/tree/seek.h"
+
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+#define BLOCK 16u /* fingerprints that are compared at once */
+_Static_assert(BLOCK <= TREE_BUFFER_SPARE, "a load of fingerprints would pass the end of the buffer");
 
 #ifdef REMO_SIM_SMALL
 #define FIRST_BYTES 26u /* of a node: the header, and some of the index. Most changes write only this part */
@@ -13,33 +19,34 @@
 #define FIRST_BYTES 256u /* usually with the fences and the index: one copy */
 #endif
 
-/* Return the bytes of a word that are zero, as the highest bits of these bytes; perhaps also some bytes after
- * the first one. */
-static uint64_t zero_bytes(uint64_t word) {
-    return (word - UINT64_C(0x0101010101010101)) & ~word & UINT64_C(0x8080808080808080);
+/* Return which of the next BLOCK fingerprints are equal to one, as bits. The buffer has TREE_BUFFER_SPARE
+ * bytes behind the node, so the load stays in it. */
+static inline uint32_t equal_fingerprints(const uint8_t *place, uint8_t fingerprint) {
+#ifdef __SSE2__
+    __m128i block = _mm_loadu_si128((const __m128i *)place);
+    return (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(block, _mm_set1_epi8((char)fingerprint)));
+#else
+    uint32_t equal = 0;
+    for (uint32_t i = 0; i < BLOCK; i++)
+        equal |= (uint32_t)(place[i] == fingerprint) << i;
+    return equal;
+#endif
 }
 
-/* Load the next 8 fingerprints. If fewer are left, the bytes after them are those of `others`. */
-static uint64_t load_fingerprints(const char *place, uint32_t left, uint64_t others) {
-    if (remo__likely(left >= 8)) /* a copy of constant size */
-        memcpy(&others, place, 8);
-    else
-        memcpy(&others, place, left);
-    return others;
-}
-
-/* List entries of the run, from seek->index on, that probably have the fingerprint of the key, and prefetch
- * them. */
+/* List entries of the run, from seek->index on, that have the fingerprint of the key, and prefetch them. */
 static void list_candidates(struct tree_seek *seek, const struct remo_versioned_view *view,
                             const struct tree_header *header) {
-    const char *fingerprints = seek->buffer + remo__tree_fingerprints_at(header);
-    uint64_t fingerprint = remo__tree_fingerprint(seek->key) * UINT64_C(0x0101010101010101);
+    const uint8_t *fingerprints = (const uint8_t *)seek->buffer + remo__tree_fingerprints_at(header);
+    uint8_t fingerprint = remo__tree_fingerprint(seek->key);
     uint32_t run = header->run, count = 0, first;
-    for (first = seek->index; first < run && count < TREE_CANDIDATES; first += 8) {
-        uint64_t word = load_fingerprints(fingerprints + first, run - first, ~fingerprint);
-        uint64_t zeros = zero_bytes(le64toh(word) ^ fingerprint);
-        for (; remo__unlikely(zeros != 0) && count < TREE_CANDIDATES; zeros &= zeros - 1)
-            seek->candidates[count++] = first + (uint32_t)__builtin_ctzll(zeros) / 8;
+    for (first = seek->index; first < run && count < TREE_CANDIDATES; first += BLOCK) {
+        uint32_t equal = equal_fingerprints(fingerprints + first, fingerprint);
+        if (remo__likely(equal == 0))
+            continue;
+        if (run - first < BLOCK) /* the block has bytes behind the fingerprints */
+            equal &= (UINT32_C(1) << (run - first)) - 1;
+        for (; equal != 0 && count < TREE_CANDIDATES; equal &= equal - 1)
+            seek->candidates[count++] = first + (uint32_t)__builtin_ctz(equal);
     }
     seek->index = count == TREE_CANDIDATES ? seek->candidates[TREE_CANDIDATES - 1] + 1 : first;
     seek->count = count;
