@@ -57,8 +57,25 @@
  * Conflict: the versions of items are compared, not their values. If a key was absent, a change of another
  *          key of its place or group (structure.h) can cause a conflict too, for remo_tx_check and for each
  *          commit that is not one call. The growth of a table can cause conflicts as well. A put of a key
- *          that the transaction has not read is in conflict only if the item is locked. Under permanent
- *          conflicts no transaction is guaranteed to succeed.
+ *          that the transaction has not read is in conflict only if the item is locked. See Precedence for
+ *          transactions that are in conflict again and again.
+ * Precedence: with late locks, a transaction of remo_tx_run that was in conflict 16 times in succession
+ *          claims the keys that its last attempt used, at their owners. Until it ends, no younger transaction
+ *          can commit a change of these keys: its commit returns -EAGAIN, and remo_tx_last_conflict returns
+ *          REMO_TX_LOCKED. Transactions can still read the keys. The age of a transaction is fixed when it
+ *          first claims keys; all others are younger. The transaction waits while an older one claims one of
+ *          the same keys, and then repeats its attempt. So if each attempt uses the same keys, it succeeds
+ *          when the locks that it meets have been released, and the older transactions have ended.
+ *          This is not promised for transactions with early locks, for those that remo_tx_commit commits
+ *          without remo_tx_run, and against changes by functions of structure.h or the growth of a table. At
+ *          most 8 transactions of a node in a space claim keys at the same time; others repeat as before. At
+ *          one owner, keys that take more than REMO_RPC_BYTES_MAX together with 24 bytes each are not all
+ *          claimed. A claim lasts for at most 1 s after the last attempt: so a node that pauses delays others
+ *          for no longer, and an attempt that takes longer has no precedence. A wait of the `body`
+ *          (REMO_TX_WAIT), or an -EAGAIN of its own, ends the claims. So does the failure of the node.
+ *          Cost: after each conflict from the 16th on, 1 call to each owner, one after another, repeated
+ *          while the transaction waits for older ones; at the end 1 post to each owner. Other transactions:
+ *          none.
  * Caches:  see structure.h.
  * Locks:   a commit with changes, if its keys have several owners, locks the items that it changes, from its
  *          first calls until their owners have the outcome. Meanwhile other transactions that use these
@@ -116,7 +133,7 @@
  *          must not hold a mutex that a handler acquires.
  *          At most 16 LONG handlers of a depth run at a node (rpc.h). If all of them wait for changes, no
  *          other LONG request of this depth starts, also none that would make the change.
- * Memory:  a transaction object takes about 28 KiB. A space is one service of rpc.h. It reserves 500 KiB of
+ * Memory:  a transaction object takes about 28 KiB. A space is one service of rpc.h. It reserves 550 KiB of
  *          address space per node of the job and 5 MiB once; most of it takes no memory before its first use.
  *          A call takes up to 32 KiB of the stack.
  * Source:  Storm 5.3, 5.4: early locks. By default, items are locked only during the commit, as in FaRM.
@@ -350,7 +367,10 @@ REMO_API int remo_tx_wait(struct remo_tx *tx, uint64_t timeout_ns);
 
 /* Run `body(ctx, tx)` as a transaction: begin, `body`, and commit if it returned 0. If the
  * commit is in conflict, or `body` returns -EAGAIN, pause for a random time and repeat, unless `timeout_ns`
- * has passed. The limit of the pause doubles from 1 us to 1 ms. If `body` returns REMO_TX_WAIT, call
+ * has passed.
+ *
+ * After 16 conflicts the transaction precedes others (see Precedence). The limit of the pause doubles from
+ * 1 us to 1 ms. If `body` returns REMO_TX_WAIT, call
  * remo_tx_wait for the time that is left, and repeat at once. `timeout_ns` does not interrupt an attempt;
  * 0: one attempt. Any other result of `body` aborts the transaction, and is returned. `body` must
  * not begin, commit, abort or wait; it may run several times, even with values that are not consistent with
@@ -369,7 +389,7 @@ REMO_API int remo_tx_run(struct remo_tx *tx, int (*body)(void *ctx, struct remo_
 
 enum remo_tx_conflict_kind {
     REMO_TX_CHANGED, /* the item was changed or deleted, or its memory has another key */
-    REMO_TX_LOCKED,  /* another transaction was changing it */
+    REMO_TX_LOCKED,  /* another transaction was changing it, or precedes this one */
     REMO_TX_APPEARED /* the key was absent, and may have been inserted */
 };
 

@@ -58,7 +58,7 @@
     X(tx_apart) X(tx_two_apart) X(tx_both_apart) X(tx_together)                                              \
     X(tx_queue) X(tx_queue_threads) X(tx_queue_key) X(tx_queue_owners)                                       \
     X(tx_wait_turns) X(tx_wait_owners) X(tx_wait_queue) X(tx_wait_growth) X(tx_wait_threads)                 \
-    X(tx_wait_again) X(tx_wait_often) X(tx_wait_closes)                                                      \
+    X(tx_wait_again) X(tx_wait_often) X(tx_wait_closes) X(tx_claims)                                         \
     X(tx_early_both) X(tx_early_skew) X(tx_early_gone) X(tx_early_beside) X(tx_early_busy)                   \
     X(tx_early_three) X(tx_early_two_fail) X(tx_early_moved) X(tx_early_apart) X(tx_early_two_apart)         \
     X(tx_early_both_apart) X(tx_early_kept) X(tx_early_renewed) X(tx_early_cross)                            \

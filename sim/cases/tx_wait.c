@@ -300,6 +300,53 @@ static void often_body(void *state, uint32_t rank, uint32_t thread) {
 const struct sim_case sim_case_tx_wait_often = WAIT_CASE(
     "wait_often", "a key changes several times while a node waits", 3, 1, open_exact, often_body, oracle_tx);
 
+/* ---- claims ---- */
+
+/* For sim_until: no transaction claims keys any more. An UNCLAIM that cannot be sent is not repeated, and the
+ * claims of a node that was cut off only lose their effect. */
+static bool has_no_claim(void *ctx) {
+    const struct remo_tx_space *space = ctx;
+    for (uint32_t node = 0; node < space->node->size && !sim_any_out() && !sim_any_hurt(); node++)
+        for (uint32_t number = 0; number < REMO__TX_CLAIMS_MAX; number++)
+            if (space->peers[node].claims[number].sets[0].count > 0
+                || space->peers[node].claims[number].sets[1].count > 0)
+                return false;
+    return true;
+}
+
+static void claims_after(void *state, uint32_t rank) {
+    sim_until(has_no_claim, ((struct tx_state *)state)->spaces[rank], "wait until no key is claimed");
+    after(state, rank);
+}
+
+/* Node 0 reads and changes keys of two owners. The others change one or both, several times, and one key
+ * comes and goes. Transactions that are in conflict claim their keys. */
+static void claims_body(void *state, uint32_t rank, uint32_t thread) {
+    for (uint32_t i = 0; i < 2; i++)
+        if (rank == 0)
+            RUN(LIST(STEP(TX_READ, 0, 0), STEP(TX_READ, 2, 0), STEP(TX_PUT, 0, 10 + i),
+                     STEP(TX_PUT, 2, 20 + i)),
+                LIST(ANY, ANY, ANY, ANY));
+        else
+            RUN(LIST(STEP(TX_READ, 2, 0), STEP(i == 0 ? TX_PUT : TX_DELETE, 0, 30 + rank),
+                     STEP(TX_PUT, 2, 40 + rank)),
+                LIST(ANY, ANY, ANY));
+}
+
+const struct sim_case sim_case_tx_claims = {.object = "tx",
+                                            .name = "claims",
+                                            .about = "transactions that were in conflict claim their keys",
+                                            .nodes = 3,
+                                            .threads = 1,
+                                            .state_bytes = sizeof(struct tx_state),
+                                            .open = open_keys,
+                                            .close = sim_tx_close,
+                                            .body = claims_body,
+                                            .after = claims_after,
+                                            .oracle = &oracle_tx,
+                                            .relies_on_end = true,
+                                            .needs_sweeps = true};
+
 /* ---- a space that closes ---- */
 
 /* Node 1 waits for a key of node 0, until a deadline, and closes the space. The end of the wait may still be

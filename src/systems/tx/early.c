@@ -56,7 +56,7 @@ static size_t locks_bytes(const struct remo_tx *tx, uint32_t owner) {
 /* Make the LOCK of an item in tx->request. Its owner is the last of the ranks. */
 static int make_lock(struct remo_tx *tx, const struct remo__tx_participant *owner,
                      const struct remo__tx_item *item, size_t *ret_bytes) {
-    const struct remo__tx_request header = {.items = 1};
+    const struct remo__tx_request header = {.items = 1, .claimant = tx->claimant};
     uint32_t place = (uint32_t)(owner - tx->held->participants);
     size_t at = locks_bytes(tx, item->owner), bytes = 0;
     if (!remo__tx_append(tx, item, REMO__TX_KEEP, tx->request, sizeof tx->request, &at))

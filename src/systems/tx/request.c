@@ -56,7 +56,7 @@ static bool belongs(const struct remo_tx *tx, const struct remo__tx_item *item, 
 
 int remo__tx_request(const struct remo_tx *tx, uint32_t owner, bool is_single, char *request, size_t capacity,
                      size_t *bytes, uint8_t *ret_items) {
-    struct remo__tx_request header = {0};
+    struct remo__tx_request header = {.claimant = tx->claimant};
     size_t at = *bytes;
     bool has_room = sizeof header <= capacity - at;
     *bytes += has_room ? sizeof header : 0;

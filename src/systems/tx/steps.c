@@ -3,6 +3,7 @@
  * with the old value is locked or reserved, so a read of both shows that the transaction is not complete. */
 #include "systems/tx/steps.h"
 
+#include "systems/tx/key_claim.h"
 #include "systems/tx/key_watch.h"
 
 /* ---- decode ---- */
@@ -79,6 +80,8 @@ static bool decode(const struct remo_tx_space *space, const char *request, size_
         return false;
     ret_steps->count = ret_steps->changes = ret_steps->mutexes_count = 0;
     ret_steps->is_watched = false;
+    ret_steps->space = space;
+    ret_steps->claimant = header.claimant;
     while (ret_steps->count < header.items) {
         struct remo__tx_step *step = &ret_steps->step[ret_steps->count];
         if (!decode_item(space, request, bytes, &at, step) || !is_consistent(step)
@@ -129,11 +132,21 @@ static bool refuse(struct remo__tx_conflict *ret_conflict, uint32_t item, enum r
     return false;
 }
 
-/* Return whether the condition of a step is true, and no other transaction is changing its item. The owner
- * has searched for the item. */
-static bool is_met(const struct remo__tx_step *step, uint32_t index, struct remo__tx_conflict *ret_conflict) {
+/* Return whether the step changes a key that an older transaction claims. */
+static bool is_preceded(const struct remo__tx_steps *steps, const struct remo__tx_step *step) {
+    return remo__unlikely(step->group->claims != NULL) && step->op != REMO__TX_CHECK
+           && remo__key_claim_precedes(step->group, step->key.hash, steps->space, steps->claimant);
+}
+
+/* Return whether the condition of a step is true, no other transaction is changing its item, and none
+ * precedes this one. The owner has searched for the item. */
+static bool is_met(const struct remo__tx_steps *steps, uint32_t index,
+                   struct remo__tx_conflict *ret_conflict) {
+    const struct remo__tx_step *step = &steps->step[index];
     bool is_present = step->offset != REMO_STRUCTURE_NOWHERE;
     uint64_t head = is_present ? remo__load(remo__own_at(step->structure, step->offset)) : 0;
+    if (is_preceded(steps, step))
+        return refuse(ret_conflict, index, REMO_TX_LOCKED);
     if (head & REMO__ITEM_LOCKED)
         return refuse(ret_conflict, index, REMO_TX_LOCKED);
     if (step->condition == REMO__TX_ABSENT)
@@ -150,7 +163,7 @@ enum remo__tx_answer remo__tx_steps_check(struct remo__tx_steps *steps,
         struct remo__tx_step *step = &steps->step[i];
         if (!remo__owner_search(step->structure, &step->key, &step->offset))
             return REMO__TX_ANSWER_MALFORMED;
-        if (!is_met(step, i, ret_conflict))
+        if (!is_met(steps, i, ret_conflict))
             return REMO__TX_ANSWER_CONFLICT;
     }
     return REMO__TX_ANSWER_DONE;

@@ -18,6 +18,8 @@ struct remo__tx_step {
 
 struct remo__tx_steps {
     uint32_t count, changes;
+    const struct remo_tx_space *space;
+    uint32_t claimant; /* of the request */
     struct remo__tx_step step[REMO_TX_ITEMS_MAX];
     struct remo_structure *full; /* after the answer NO_ROOM: the structure that has no room */
     bool is_watched;             /* the changes may have made watches due */

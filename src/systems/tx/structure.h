@@ -5,6 +5,7 @@
  *   structure.c  open, close, lookups and changes
  *   owner.c      the owner's side: the handler of calls, and changes of items
  *   key_watch.c  the owner's side: transactions that wait until a key changes (key_watch.h)
+ *   key_claim.c  the owner's side: transactions that precede others at a key (key_claim.h)
  *   item.h       one item
  *
  * A file uses only files below it in this list. docs/internals/structure.md has the proof that lookups and
@@ -80,11 +81,13 @@ struct remo__evidence {
 
 struct remo__key_watch;
 struct remo__key_watch_entry;
+struct remo__key_claim_entry;
 
 struct remo__structure_group {
     pthread_mutex_t mutex;
     uint64_t deletes;                      /* so far, under the mutex */
     struct remo__key_watch_entry *watches; /* of its keys, under the mutex; NULL: none */
+    struct remo__key_claim_entry *claims;  /* likewise */
 } REMO__CACHE_ALIGNED;
 
 /* Watches to report, oldest first. Apart from what each lookup loads. */

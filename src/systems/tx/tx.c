@@ -8,6 +8,7 @@
 
 #define PAUSE_NS_MIN UINT64_C(1000)
 #define PAUSE_NS_MAX UINT64_C(1000000)
+#define CLAIM_PAUSE_NS UINT64_C(32000) /* at most, while an older transaction claims a key */
 
 /* ---- spaces ---- */
 
@@ -92,7 +93,9 @@ static int open_service(struct remo_tx_space *space, const struct remo_tx_space_
         {.number = REMO__TX_WATCH, .run = remo__tx_handle_watch, .ctx = space},
         {.number = REMO__TX_UNWATCH, .run = remo__tx_handle_unwatch, .ctx = space},
         {.number = REMO__TX_LOCK, .run = remo__tx_handle_lock, .ctx = space},
-        {.number = REMO__TX_COMMIT, .run = remo__tx_handle_commit, .ctx = space}};
+        {.number = REMO__TX_COMMIT, .run = remo__tx_handle_commit, .ctx = space},
+        {.number = REMO__TX_CLAIM, .run = remo__tx_handle_claim, .ctx = space},
+        {.number = REMO__TX_UNCLAIM, .run = remo__tx_handle_unclaim, .ctx = space}};
     struct remo_rpc_options service = {
         .participants = options->participants, .handlers = handlers, .handler_count = REMO__TX_HANDLERS};
     return remo_rpc_open(space->channel, "calls", &service, &space->rpc);
@@ -104,13 +107,15 @@ static int open_peers(struct remo_tx_space *space) {
     space->records = calloc((size_t)size * REMO__TX_COMMITS_MAX, sizeof *space->records);
     space->watches = calloc((size_t)size * REMO__TX_WAITS_MAX, sizeof *space->watches);
     space->unsent = calloc((size_t)size * REMO__TX_REPLIES_MAX, sizeof *space->unsent);
-    if (!space->peers || !space->records || !space->watches || !space->unsent)
+    space->claims = calloc((size_t)size * REMO__TX_CLAIMS_MAX, sizeof *space->claims);
+    if (!space->peers || !space->records || !space->watches || !space->unsent || !space->claims)
         return remo__fail(-ENOMEM, "no memory for a transaction space");
     for (uint32_t node = 0; node < size; node++) {
         pthread_mutex_init(&space->peers[node].mutex, NULL);
         space->peers[node].records = &space->records[(size_t)node * REMO__TX_COMMITS_MAX];
         space->peers[node].watches = &space->watches[(size_t)node * REMO__TX_WAITS_MAX];
         space->peers[node].unsent = &space->unsent[(size_t)node * REMO__TX_REPLIES_MAX];
+        space->peers[node].claims = &space->claims[(size_t)node * REMO__TX_CLAIMS_MAX];
     }
     space->observer.swept = on_swept;
     remo__thread_observe(space->node, &space->observer);
@@ -160,13 +165,14 @@ static void settle(struct remo_tx_space *space) {
 }
 
 static void free_space(struct remo_tx_space *space) {
-    bool has_mutexes = space->peers && space->records && space->watches && space->unsent;
+    bool has_mutexes = space->peers && space->records && space->watches && space->unsent && space->claims;
     for (uint32_t node = 0; has_mutexes && node < space->node->size; node++)
         pthread_mutex_destroy(&space->peers[node].mutex);
     free(space->peers);
     free(space->records);
     free(space->watches);
     free(space->unsent);
+    free(space->claims);
     remo__tx_close_waits(space);
     remo__tx_free_commits(space);
     free(space);
@@ -182,6 +188,7 @@ void remo_tx_space_close(struct remo_tx_space *space) {
     if (space->rpc) {
         remo__tx_resolve_stop(space);
         remo__tx_stop_watches(space);
+        remo__tx_stop_claims(space);
     }
     remo_rpc_close(space->rpc);
     remo_channel_close(space->channel);
@@ -206,6 +213,7 @@ int remo_tx_open(struct remo_tx_space *space, struct remo_tx **ret_tx) {
     tx->conflict_item = REMO__TX_NONE;
     tx->pending = NULL;
     tx->held = NULL;
+    tx->claimant = 0;
     *ret_tx = tx;
     return 0;
 }
@@ -302,15 +310,25 @@ int remo_tx_last_conflict(const struct remo_tx *tx, struct remo_tx_conflict *ret
 
 enum next { ENDS, REPEATS, REPEATS_AT_ONCE };
 
+struct run {
+    struct remo_tx *tx;
+    int (*body)(void *ctx, struct remo_tx *tx);
+    void *ctx;
+    uint64_t deadline_ns, pause_ns;
+    uint32_t conflicts; /* of attempts in succession */
+    bool is_seeded;
+    struct remo__random random;
+};
+
 /* Run the transaction once. *ret_next: REPEATS if it was in conflict, so another attempt may succeed;
  * REPEATS_AT_ONCE if it has waited, and a key has changed. */
-static int run_once(struct remo_tx *tx, int (*body)(void *ctx, struct remo_tx *tx), void *ctx,
-                    uint64_t deadline_ns, enum next *ret_next) {
+static int run_once(const struct run *run, enum next *ret_next) {
+    struct remo_tx *tx = run->tx;
     *ret_next = ENDS;
     int rc = remo_tx_begin(tx);
     if (rc != 0)
         return rc;
-    rc = body(ctx, tx);
+    rc = run->body(run->ctx, tx);
     if (rc == 0) {
         rc = remo_tx_commit(tx);
         *ret_next = rc == -EAGAIN && tx->conflict_item != REMO__TX_NONE ? REPEATS : ENDS;
@@ -318,7 +336,8 @@ static int run_once(struct remo_tx *tx, int (*body)(void *ctx, struct remo_tx *t
     }
     if (rc == REMO_TX_WAIT) {
         rc = remo__tx_check_active(tx);
-        rc = rc == 0 ? remo__tx_wait(tx, deadline_ns) : rc;
+        remo__tx_unclaim(tx); /* it waits for others */
+        rc = rc == 0 ? remo__tx_wait(tx, run->deadline_ns) : rc;
         *ret_next = rc == 0 ? REPEATS_AT_ONCE : ENDS;
     } else {
         *ret_next = rc == -EAGAIN ? REPEATS : ENDS;
@@ -327,31 +346,82 @@ static int run_once(struct remo_tx *tx, int (*body)(void *ctx, struct remo_tx *t
     return rc;
 }
 
+static int pause_randomly(struct run *run) {
+    if (!run->is_seeded)
+        remo__tx_seed_pauses(run->tx, &run->random);
+    run->is_seeded = true;
+    return remo_task_sleep(run->tx->space->node, 1 + remo__random_below(&run->random, run->pause_ns));
+}
+
+/* Claim the keys, and wait while older transactions claim one of them: another attempt would fail. This
+ * transaction holds no locks meanwhile, so it delays none of them. */
+static int claim_keys(struct run *run) {
+    int rc = 0;
+    bool is_first = run->conflicts == REMO__TX_CONFLICTS_MAX;
+    run->pause_ns = is_first ? PAUSE_NS_MIN : run->pause_ns;
+    while (rc == 0 && remo__tx_claim(run->tx, run->deadline_ns) && remo__remaining_ns(run->deadline_ns) > 0) {
+        run->pause_ns = CLAIM_PAUSE_NS;
+        rc = pause_randomly(run);
+        run->pause_ns = PAUSE_NS_MIN;
+    }
+    return rc;
+}
+
+/* A transaction that has been in conflict several times in succession claims its keys. An -EAGAIN of the body
+ * is no conflict: perhaps it waits for others, so it ends the claims. With early locks a transaction cannot
+ * lose a key that it has locked. */
+static int count_conflict(struct run *run) {
+    if (run->tx->conflict_item == REMO__TX_NONE) {
+        run->conflicts = 0;
+        remo__tx_unclaim(run->tx);
+        return 0;
+    }
+    bool claims = ++run->conflicts >= REMO__TX_CONFLICTS_MAX && !run->tx->space->is_early;
+    return claims ? claim_keys(run) : 0;
+}
+
+/* Run the transaction until it need not be repeated. */
+static int repeat(struct run *run) {
+    for (;;) {
+        enum next next;
+        int rc = run_once(run, &next);
+        if (next == ENDS)
+            return rc;
+        if (next == REPEATS_AT_ONCE) {
+            run->pause_ns = PAUSE_NS_MIN;
+            run->conflicts = 0;
+            continue;
+        }
+        if (remo__now_ns() >= run->deadline_ns)
+            return remo__fail(-ETIMEDOUT, "cannot commit a transaction in time: the last attempt returned "
+                                          "-EAGAIN, and nothing has changed; increase timeout_ns");
+        rc = count_conflict(run);
+        if (rc == 0)
+            rc = pause_randomly(run);
+        if (rc != 0)
+            return rc;
+        run->pause_ns = remo__min(2 * run->pause_ns, PAUSE_NS_MAX);
+    }
+}
+
+/* End the claims of a run that has the result `result`, and return it. Its sentence is kept. */
+static int end_claims(struct remo_tx *tx, int result) {
+    char sentence[REMO__SENTENCE_MAX];
+    bool is_own = result < 0 && result == remo__sentence_code();
+    snprintf(sentence, sizeof sentence, "%s", remo_last_error());
+    remo__tx_unclaim(tx);
+    return is_own ? remo__fail(result, "%s", sentence) : result;
+}
+
 int remo_tx_run(struct remo_tx *tx, int (*body)(void *ctx, struct remo_tx *tx), void *ctx,
                 uint64_t timeout_ns) {
     if (!tx || !body)
         return remo__fail(-EINVAL, "cannot run a transaction: an argument is NULL");
-    uint64_t deadline_ns = remo__deadline(timeout_ns), pause_ns = PAUSE_NS_MIN;
-    struct remo__random random;
-    bool is_seeded = false;
-    for (;;) {
-        enum next next;
-        int rc = run_once(tx, body, ctx, deadline_ns, &next);
-        if (next == ENDS)
-            return rc;
-        if (next == REPEATS_AT_ONCE) {
-            pause_ns = PAUSE_NS_MIN;
-            continue;
-        }
-        if (remo__now_ns() >= deadline_ns)
-            return remo__fail(-ETIMEDOUT, "cannot commit a transaction in time: the last attempt returned "
-                                          "-EAGAIN, and nothing has changed; increase timeout_ns");
-        if (!is_seeded)
-            remo__tx_seed_pauses(tx, &random);
-        is_seeded = true;
-        rc = remo_task_sleep(tx->space->node, 1 + remo__random_below(&random, pause_ns));
-        if (rc != 0)
-            return rc;
-        pause_ns = remo__min(2 * pause_ns, PAUSE_NS_MAX);
-    }
+    struct run run = {.tx = tx,
+                      .body = body,
+                      .ctx = ctx,
+                      .deadline_ns = remo__deadline(timeout_ns),
+                      .pause_ns = PAUSE_NS_MIN};
+    int rc = repeat(&run);
+    return remo__unlikely(tx->claimant != 0) ? end_claims(tx, rc) : rc;
 }

@@ -3,6 +3,7 @@
  *   tx_queue.c    a structure of its own: a queue, and the transactions that push and pop
  *   tx.c          open and close, begin and end, repetition
  *   items.c       the items of a transaction: reads and changes before the commit
+ *   claim.c       precedence of transactions that were in conflict often: both sides
  *   wait.c        wait until a key changes, at the node that runs the transaction
  *   commit.c      commit, at the node that runs the transaction: the coordinator
  *   early.c       early locks, and the commit of a transaction that has some, at the coordinator
@@ -24,6 +25,7 @@
 #include <remo/tx.h>
 
 #include "base/random.h"
+#include "systems/tx/key_claim.h"
 #include "systems/tx/key_watch.h"
 
 #define REMO__TX_NONE UINT32_MAX
@@ -52,6 +54,18 @@
 #define REMO__TX_LONG_SLOTS_MAX 48u
 #define REMO__TX_REPORTS_PER_SWEEP 64u
 #endif
+/* Conflicts of a transaction before it claims its keys. Transactions of a node that claim keys at the same
+ * time, in a space. The time limit of a claim, at its owner; each attempt of the transaction renews it. */
+#ifdef REMO_SIM_SMALL
+#define REMO__TX_CONFLICTS_MAX 1u
+#define REMO__TX_CLAIMS_MAX 2u
+#define REMO__TX_CLAIM_NS REMO__NS_PER_MS
+#else
+#define REMO__TX_CONFLICTS_MAX 16u
+#define REMO__TX_CLAIMS_MAX 8u
+#define REMO__TX_CLAIM_NS (1000 * REMO__NS_PER_MS)
+#endif
+
 /* Replies that an owner owes to one node: to watches, and to those that have ended before. */
 #define REMO__TX_REPLIES_MAX (2 * REMO__TX_WAITS_MAX)
 
@@ -66,6 +80,8 @@ enum remo__tx_handler {
     REMO__TX_UNWATCH, /* a post: the caller does not wait any more */
     REMO__TX_LOCK,    /* check a condition, lock or reserve an item, and return it */
     REMO__TX_COMMIT,  /* apply changes of items that are locked or reserved */
+    REMO__TX_CLAIM,   /* the caller precedes younger transactions at these keys */
+    REMO__TX_UNCLAIM, /* a post: it does not any more */
     REMO__TX_HANDLERS
 };
 
@@ -90,7 +106,8 @@ enum remo__tx_condition {
 
 /* A request: this header, then for each item a header, its key and its value. */
 struct remo__tx_request {
-    uint32_t items, reserved;
+    uint32_t items;
+    uint32_t claimant; /* remo__tx_claimant of the transaction, or 0: it claims no keys */
 };
 struct remo__tx_item_request {
     uint8_t op, condition, structure, reserved;
@@ -169,6 +186,24 @@ struct remo__tx_watch_request {
     uint32_t number, reserved; /* below REMO__TX_WAITS_MAX: one watch at a time */
 };
 
+/* CLAIM: this header, then a request of items that are only checked: their conditions are not. UNCLAIM: only
+ * this header. */
+struct remo__tx_claim_request {
+    uint32_t number, reserved; /* below REMO__TX_CLAIMS_MAX: one transaction at a time */
+    uint64_t age;
+};
+
+/* The reply of DONE to CLAIM. */
+struct remo__tx_claim_reply {
+    uint64_t clock;                 /* of the owner */
+    uint32_t is_preceded, reserved; /* an older transaction claims one of the keys */
+};
+
+/* Identifies the transaction of a node that claims keys with a number, in a space. */
+static inline uint32_t remo__tx_claimant(uint32_t node, uint32_t number) {
+    return 1 + node * REMO__TX_CLAIMS_MAX + number;
+}
+
 enum remo__tx_outcome {
     REMO__TX_PENDING, /* ask again */
     REMO__TX_COMMITTED,
@@ -206,6 +241,7 @@ struct remo__tx_record {
 struct remo__tx_node {
     struct remo__shared shared;
     _Atomic uint32_t calls[2]; /* of waits, in flight: outside handlers, in LONG ones */
+    _Atomic uint64_t claim_clock;
 };
 
 enum remo__tx_wait_state {
@@ -238,6 +274,17 @@ struct remo__tx_watch {
     struct remo__key_watch_entry entries[REMO_TX_ITEMS_MAX];
 };
 
+/* The keys that a transaction claims at an owner. Under the mutex of the entry of its node: two sets, of
+ * which one is empty except while the other one replaces it. */
+struct remo__tx_claim {
+    uint32_t current; /* the index of the last set that was added */
+    struct remo__tx_claim_set {
+        struct remo__key_claim claim;
+        uint32_t count; /* of its entries */
+        struct remo__key_claim_entry entries[REMO_TX_ITEMS_MAX];
+    } sets[2];
+};
+
 /* A reply that this node owes to one that waits. */
 struct remo__tx_reply {
     struct remo_rpc_deferred deferred;
@@ -257,6 +304,7 @@ struct remo__tx_peer {
     uint32_t replies_count;          /* to watches that are set, and those that threads send or sweeps will */
     uint32_t unsent_count;           /* of these, those that sweeps send */
     struct remo__tx_reply *unsent;   /* [REMO__TX_REPLIES_MAX] */
+    struct remo__tx_claim *claims;   /* [REMO__TX_CLAIMS_MAX] */
 };
 
 struct remo__tx_commit;
@@ -275,8 +323,10 @@ struct remo_tx_space {
     struct remo__tx_commit *commits; /* [REMO__TX_COMMITS_MAX], likewise */
     struct remo__tx_watch *watches;  /* of all peers, likewise */
     struct remo__tx_reply *unsent;   /* of all peers, likewise */
+    struct remo__tx_claim *claims;   /* of all peers, likewise */
     struct remo__tx_wait *waits;     /* [REMO__TX_WAITS_MAX], likewise */
     struct remo__tx_node *shared;
+    _Atomic uint32_t claim_numbers;  /* bit i: a transaction of this node claims keys with the number i */
     _Atomic uint32_t ending_waits;   /* entries of `waits` in the state ENDS */
     _Atomic uint32_t reporters;      /* threads that report watches */
     _Atomic bool must_sweep_watches; /* a peer drops watches, or has unsent replies */
@@ -311,6 +361,10 @@ struct remo_tx {
     char bytes[REMO_TX_BYTES_MAX];
     struct remo__tx_commit *held; /* the entry of a transaction with early locks; NULL: it has none */
     int lock_error;               /* a key could not be locked, or is: the transaction can only abort; or 0 */
+    /* In remo_tx_run: its claims of keys. */
+    uint32_t claimant; /* 0: none, and the next two are not set */
+    struct remo__tx_claim_request claim;
+    struct remo_nodeset claim_owners; /* that may have keys which it claims */
     /* The last commit, while its fate is PENDING: its entry, if it has several owners, or its call. */
     struct remo__tx_commit *pending;
     struct remo_rpc_op call;
@@ -415,6 +469,20 @@ void remo__tx_drop_watches(struct remo_tx_space *space, uint32_t node);
 bool remo__tx_sweep_watches(struct remo_tx_space *space);
 /* The space closes, and gets no more watches: end all. The service replies when it closes. */
 void remo__tx_stop_watches(struct remo_tx_space *space);
+
+/* ---- claim.c ---- */
+
+int remo__tx_handle_claim(void *ctx, const struct remo_rpc_request *request);
+int remo__tx_handle_unclaim(void *ctx, const struct remo_rpc_request *request);
+/* The space closes: remove all claims at this node. It gets no more. */
+void remo__tx_stop_claims(struct remo_tx_space *space);
+/* An attempt of the transaction was in conflict: claim all its keys, instead of those of an earlier attempt.
+ * Keys whose owner does not answer until the deadline, or all keys if other transactions use all numbers, are
+ * not claimed. Returns whether an older transaction claims one of the keys, so another attempt would fail. 1
+ * call to each owner, one after another. */
+bool remo__tx_claim(struct remo_tx *tx, uint64_t deadline_ns);
+/* End all claims of the transaction. Waits for nothing. 1 post to each owner. */
+void remo__tx_unclaim(struct remo_tx *tx);
 
 /* ---- wait.c ---- */
 

@@ -1,0 +1,218 @@
+/* claim.c - precedence of transactions that were in conflict often (docs/internals/tx.md, Precedence): they
+ * claim their keys at the owners. Both sides, and the clock of ages.
+ * Invariant: an owner replaces a claim by adding the new entries first, so a key that both have stays
+ * claimed. */
+#include <errno.h>
+
+#include "systems/tx/steps.h"
+
+/* ---- ages ---- */
+
+/* A Lamport clock: a transaction that claims keys after this node has received a claim, or a reply to one of
+ * its claims, is younger than that claim. */
+static uint64_t new_age(struct remo__tx_node *node) {
+    return atomic_fetch_add(&node->claim_clock, 1) + 1;
+}
+
+static void advance_clock(struct remo__tx_node *node, uint64_t age) {
+    uint64_t was = atomic_load(&node->claim_clock);
+    while (was < age && !atomic_compare_exchange_weak(&node->claim_clock, &was, age))
+        continue;
+}
+
+/* ---- the owner's side; the mutex of the peer is held ---- */
+
+static void remove_set(struct remo__tx_claim_set *set) {
+    for (uint32_t i = 0; i < set->count; i++)
+        remo__key_claim_remove(&set->entries[i]);
+    set->count = 0;
+}
+
+struct adding {
+    struct remo__tx_claim_set *set;
+    bool is_preceded;
+};
+
+/* Claim all keys of a request. The mutexes of the groups are held. */
+static enum remo__tx_answer add_entries(struct remo__tx_steps *steps, void *ctx) {
+    struct adding *adding = ctx;
+    struct remo__tx_claim_set *set = adding->set;
+    if (steps->changes > 0)
+        return REMO__TX_ANSWER_MALFORMED;
+    for (uint32_t i = 0; i < steps->count; i++) {
+        const struct remo__tx_step *step = &steps->step[i];
+        set->entries[i] = (struct remo__key_claim_entry){.group = step->group,
+                                                         .claim = &set->claim,
+                                                         .hash = step->key.hash,
+                                                         .is_for_group = step->condition == REMO__TX_ABSENT};
+        remo__key_claim_add(&set->entries[i]);
+        adding->is_preceded |=
+            remo__key_claim_precedes(step->group, step->key.hash, set->claim.space, set->claim.claimant);
+    }
+    set->count = steps->count;
+    return REMO__TX_ANSWER_DONE;
+}
+
+static int claim_keys(struct remo_tx_space *space, uint32_t node, const struct remo__tx_claim_request *header,
+                      const char *items, size_t bytes, struct remo__tx_claim_reply *ret_reply) {
+    struct remo__tx_peer *peer = &space->peers[node];
+    struct remo__tx_claim *claim = &peer->claims[header->number];
+    struct remo__tx_claim_set *set = &claim->sets[!claim->current];
+    struct adding adding = {.set = set};
+    struct remo__tx_steps steps;
+    if (atomic_load(&peer->is_cut_off) || atomic_load(&space->is_closing))
+        return -ENOTCONN;
+    set->claim = (struct remo__key_claim){.space = space,
+                                          .claimant = remo__tx_claimant(node, header->number),
+                                          .age = header->age,
+                                          .ends_at_ns = remo__now_ns() + REMO__TX_CLAIM_NS,
+                                          .is_cut_off = &peer->is_cut_off};
+    enum remo__tx_answer answer = remo__tx_steps_run(space, items, bytes, add_entries, &adding, &steps);
+    if (answer == REMO__TX_ANSWER_DONE) {
+        remove_set(&claim->sets[claim->current]);
+        claim->current = !claim->current;
+    }
+    ret_reply->is_preceded = adding.is_preceded;
+    return (int)answer;
+}
+
+static void remove_claim(struct remo__tx_claim *claim) {
+    remove_set(&claim->sets[0]);
+    remove_set(&claim->sets[1]);
+}
+
+/* ---- CLAIM and UNCLAIM ---- */
+
+/* Execute a CLAIM of `node`. The message must not change during the call. */
+static int execute_claim(struct remo_tx_space *space, uint32_t node, const char *message, size_t bytes,
+                         struct remo__tx_claim_reply *ret_reply) {
+    struct remo__tx_claim_request header;
+    if (bytes < sizeof header)
+        return REMO__TX_ANSWER_MALFORMED;
+    memcpy(&header, message, sizeof header);
+    if (header.number >= REMO__TX_CLAIMS_MAX)
+        return REMO__TX_ANSWER_MALFORMED;
+    advance_clock(space->shared, header.age);
+    ret_reply->clock = atomic_load(&space->shared->claim_clock);
+    pthread_mutex_lock(&space->peers[node].mutex);
+    int answer = claim_keys(space, node, &header, message + sizeof header, bytes - sizeof header, ret_reply);
+    pthread_mutex_unlock(&space->peers[node].mutex);
+    return answer;
+}
+
+static void execute_unclaim(struct remo_tx_space *space, uint32_t node, uint32_t number) {
+    pthread_mutex_lock(&space->peers[node].mutex);
+    remove_claim(&space->peers[node].claims[number]);
+    pthread_mutex_unlock(&space->peers[node].mutex);
+}
+
+int remo__tx_handle_claim(void *ctx, const struct remo_rpc_request *request) {
+    char copy[REMO_RPC_BYTES_MAX]; /* the caller could change the request in its ring */
+    struct remo__tx_claim_reply reply = {0};
+    if (request->bytes > sizeof copy)
+        return REMO__TX_ANSWER_MALFORMED;
+    memcpy(copy, request->data, request->bytes);
+    int answer = execute_claim(ctx, request->node, copy, request->bytes, &reply);
+    return answer == REMO__TX_ANSWER_DONE ? remo_rpc_reply(request, answer, &reply, sizeof reply) : answer;
+}
+
+int remo__tx_handle_unclaim(void *ctx, const struct remo_rpc_request *request) {
+    struct remo__tx_claim_request header;
+    if (request->bytes != sizeof header)
+        return REMO__TX_ANSWER_MALFORMED;
+    memcpy(&header, request->data, sizeof header);
+    if (header.number >= REMO__TX_CLAIMS_MAX)
+        return REMO__TX_ANSWER_MALFORMED;
+    execute_unclaim(ctx, request->node, header.number);
+    return REMO__TX_ANSWER_DONE;
+}
+
+void remo__tx_stop_claims(struct remo_tx_space *space) {
+    for (uint32_t node = 0; node < space->node->size; node++)
+        for (uint32_t number = 0; number < REMO__TX_CLAIMS_MAX; number++)
+            execute_unclaim(space, node, number);
+}
+
+/* ---- the node that runs the transaction ---- */
+
+/* Take a number for the claims of a transaction, if one is free, and fix its age. */
+static bool begin(struct remo_tx *tx) {
+    _Atomic uint32_t *numbers = &tx->space->claim_numbers;
+    uint32_t was = atomic_load(numbers), number;
+    do {
+        number = (uint32_t)__builtin_ctz(~was);
+        if (number >= REMO__TX_CLAIMS_MAX)
+            return false;
+    } while (!atomic_compare_exchange_weak(numbers, &was, was | 1u << number));
+    tx->claimant = remo__tx_claimant(tx->space->node->rank, number);
+    tx->claim = (struct remo__tx_claim_request){.number = number, .age = new_age(tx->space->shared)};
+    tx->claim_owners = (struct remo_nodeset){{0}};
+    return true;
+}
+
+/* Make the request for an owner in tx->request. Keys that have no room in it are not claimed. */
+static size_t make_request(struct remo_tx *tx, uint32_t owner) {
+    struct remo__tx_request items = {0};
+    size_t at = sizeof tx->claim, bytes = at + sizeof items;
+    for (uint32_t i = 0; i < tx->items_count; i++)
+        items.items +=
+            tx->items[i].owner == owner
+            && remo__tx_append(tx, &tx->items[i], REMO__TX_CHECK, tx->request, sizeof tx->request, &bytes);
+    memcpy(tx->request, &tx->claim, at);
+    memcpy(tx->request + at, &items, sizeof items);
+    return bytes;
+}
+
+/* Claim the keys of an owner. Returns whether an older transaction claims one of them. After an error they
+ * are not claimed: the next attempt finds the cause. */
+static bool claim_at(struct remo_tx *tx, uint32_t owner, uint64_t deadline_ns) {
+    struct remo_tx_space *space = tx->space;
+    size_t bytes = make_request(tx, owner), reply_bytes = 0;
+    struct remo__tx_claim_reply reply = {0};
+    remo_nodeset_add(&tx->claim_owners, owner);
+    if (owner == space->node->rank) {
+        (void)execute_claim(space, owner, tx->request, bytes, &reply);
+        return reply.is_preceded;
+    }
+    int rc = remo__tx_check_waits(space);
+    if (rc == 0)
+        rc = remo_rpc_call(space->rpc, owner, REMO__TX_CLAIM, tx->request, bytes, &reply, sizeof reply,
+                           &reply_bytes,
+                           remo__min(space->node->op_timeout_ns, remo__remaining_ns(deadline_ns)));
+    if (rc != REMO__TX_ANSWER_DONE || reply_bytes != sizeof reply)
+        return false;
+    advance_clock(space->shared, reply.clock);
+    return reply.is_preceded;
+}
+
+bool remo__tx_claim(struct remo_tx *tx, uint64_t deadline_ns) {
+    struct remo_nodeset done = {{0}};
+    bool is_preceded = false;
+    if (tx->claimant == 0 && !begin(tx))
+        return false;
+    for (uint32_t i = 0; i < tx->items_count; i++) {
+        uint32_t owner = tx->items[i].owner;
+        if (remo_nodeset_has(&done, owner))
+            continue;
+        remo_nodeset_add(&done, owner);
+        is_preceded |= claim_at(tx, owner, deadline_ns);
+    }
+    return is_preceded;
+}
+
+/* A post that cannot be sent is not repeated: the claim has a time limit. */
+void remo__tx_unclaim(struct remo_tx *tx) {
+    struct remo_tx_space *space = tx->space;
+    if (remo__likely(tx->claimant == 0))
+        return;
+    for (uint32_t node = 0; node < space->node->size; node++) {
+        if (!remo_nodeset_has(&tx->claim_owners, node))
+            continue;
+        if (node == space->node->rank)
+            execute_unclaim(space, node, tx->claim.number);
+        else
+            (void)remo_rpc_post_queued(space->rpc, node, REMO__TX_UNCLAIM, &tx->claim, sizeof tx->claim);
+    }
+    tx->claimant = 0;
+    atomic_fetch_and(&space->claim_numbers, ~(1u << tx->claim.number));
+}

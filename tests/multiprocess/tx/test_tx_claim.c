@@ -1,0 +1,133 @@
+/* test_tx_claim.c - precedence of transactions that were in conflict often, between real nodes: a key that is
+ * claimed, the end of claims, the failure of the claimant, and a long transaction beside short ones. */
+#include "systems/tx/tx.h"
+#include "tx_place.h"
+
+#define LONG_KEYS 8u
+#define LONG_RUNS 3u
+
+/* Shared by all processes. */
+static struct {
+    _Atomic uint32_t tries, changes; /* of the claimant; of the other node */
+    _Atomic bool has_ended;
+} * shared;
+
+static void setup(void) {
+    memset(shared, 0, sizeof *shared);
+}
+
+static int open_place(struct remo_node *node, struct place *ret_place) {
+    return open_objects(node, NULL, NULL, ret_place);
+}
+
+struct counter {
+    struct place *place;
+    uint32_t count;
+    uint64_t keys[LONG_KEYS];
+    int (*pause)(void); /* between the reads and the changes; NULL: none */
+};
+
+/* Increment each key. */
+static int increment(void *ctx, struct remo_tx *tx) {
+    const struct counter *counter = ctx;
+    uint64_t values[LONG_KEYS];
+    int rc = 0;
+    for (uint32_t i = 0; i < counter->count && rc == 0; i++)
+        rc = remo_tx_read(tx, counter->place->structure, &counter->keys[i], sizeof counter->keys[i],
+                          &values[i], sizeof values[i], NULL);
+    if (rc == 0 && counter->pause)
+        rc = counter->pause();
+    for (uint32_t i = 0; i < counter->count && rc == 0; i++) {
+        values[i]++;
+        rc = remo_tx_put(tx, counter->place->structure, &counter->keys[i], sizeof counter->keys[i],
+                         &values[i], sizeof values[i]);
+    }
+    return rc;
+}
+
+/* ---- a claimed key ---- */
+
+/* Let the other node change the key, as long as the transaction does not claim it. */
+static int await_change(void) {
+    uint32_t changes = 0, tries = atomic_fetch_add(&shared->tries, 1) + 1;
+    CHECK_REACHES(changes = atomic_load(&shared->changes), changes, tries);
+    return 0;
+}
+
+/* Change the key in each attempt of the other node. Once it is claimed, this is a conflict. */
+static int change_often(struct place *place, uint64_t key) {
+    struct remo_tx_conflict conflict;
+    uint32_t tries = 0;
+    for (uint32_t i = 1; i <= REMO__TX_CONFLICTS_MAX + 1; i++) {
+        bool is_claimed = i > REMO__TX_CONFLICTS_MAX;
+        CHECK_REACHES(tries = atomic_load(&shared->tries), tries, i);
+        CHECK_OK(remo_tx_begin(place->tx));
+        CHECK_OK(remo_tx_put(place->tx, place->structure, &key, sizeof key, &key, sizeof key));
+        CHECK_CODE(remo_tx_commit(place->tx), is_claimed ? -EAGAIN : 0);
+        if (is_claimed) {
+            CHECK_OK(remo_tx_last_conflict(place->tx, &conflict));
+            CHECK_EQUAL(conflict.kind, REMO_TX_LOCKED);
+        }
+        atomic_store(&shared->changes, i);
+    }
+    return 0;
+}
+
+/* Node 0 increments a key, which belongs to the owner in `ctx`. */
+static int claimed(struct remo_node *node, void *ctx) {
+    const uint32_t *owner = ctx;
+    struct place place;
+    CHECK(open_place(node, &place) == 0);
+    struct counter counter = {.place = &place, .count = 1, .keys = {key_of(&place, *owner, 0)}};
+    if (place.rank == *owner)
+        CHECK_OK(plain_put(&place, counter.keys[0], 0));
+    CHECK_OK(cluster_meet());
+    if (place.rank == 1)
+        CHECK_OK(change_often(&place, counter.keys[0]));
+    counter.pause = await_change;
+    if (place.rank == 0)
+        CHECK_OK(remo_tx_run(place.tx, increment, &counter, LONG_TIME));
+    CHECK_EQUAL(atomic_load(&shared->tries), REMO__TX_CONFLICTS_MAX + 1);
+    CHECK_OK(cluster_meet());
+    counter.pause = NULL; /* the claim ends */
+    if (place.rank == 1)
+        CHECK_OK(remo_tx_run(place.tx, increment, &counter, LONG_TIME));
+    return close_place(&place);
+}
+
+/* ---- many nodes ---- */
+
+/* Node 0 increments keys of several owners together. All others increment one of these keys, again and
+ * again. */
+static int long_transaction(struct remo_node *node, void *ctx) {
+    struct place place;
+    (void)ctx;
+    CHECK(open_place(node, &place) == 0);
+    struct counter counter = {.place = &place, .count = LONG_KEYS};
+    for (uint32_t i = 0; i < LONG_KEYS; i++) {
+        counter.keys[i] = key_of(&place, i % place.size, i / place.size);
+        if (place.rank == 0)
+            CHECK_OK(plain_put(&place, counter.keys[i], 0));
+    }
+    CHECK_OK(cluster_meet());
+    for (uint32_t i = 0; i < LONG_RUNS && place.rank == 0; i++)
+        CHECK_OK(remo_tx_run(place.tx, increment, &counter, LONG_TIME));
+    counter.count = 1;
+    for (uint32_t i = 0; place.rank != 0 && !atomic_load(&shared->has_ended); i++) {
+        counter.keys[0] = counter.keys[(place.rank + i) % LONG_KEYS];
+        CHECK_OK(remo_tx_run(place.tx, increment, &counter, LONG_TIME));
+    }
+    atomic_store(&shared->has_ended, true);
+    return close_place(&place);
+}
+
+int main(int argc, char **argv) {
+    static uint32_t owners[] = {0, 1};
+    static const struct cluster_test tests[] = {
+        CLUSTER_TEST_NAMED("claimed_own", claimed, 2, .ctx = &owners[0]),
+        CLUSTER_TEST_NAMED("claimed", claimed, 2, .ctx = &owners[1]),
+        CLUSTER_TEST(long_transaction, 4),
+        {0}};
+    shared = cluster_shared(sizeof *shared);
+    return cluster_main(argc, argv, tests, setup);
+}
