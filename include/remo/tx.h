@@ -367,10 +367,8 @@ REMO_API int remo_tx_wait(struct remo_tx *tx, uint64_t timeout_ns);
 
 /* Run `body(ctx, tx)` as a transaction: begin, `body`, and commit if it returned 0. If the
  * commit is in conflict, or `body` returns -EAGAIN, pause for a random time and repeat, unless `timeout_ns`
- * has passed.
- *
- * After 16 conflicts the transaction precedes others (see Precedence). The limit of the pause doubles from
- * 1 us to 1 ms. If `body` returns REMO_TX_WAIT, call
+ * has passed. The limit of the pause doubles from 1 us to 1 ms. After 16 conflicts the transaction precedes
+ * others (see Precedence). If `body` returns REMO_TX_WAIT, call
  * remo_tx_wait for the time that is left, and repeat at once. `timeout_ns` does not interrupt an attempt;
  * 0: one attempt. Any other result of `body` aborts the transaction, and is returned. `body` must
  * not begin, commit, abort or wait; it may run several times, even with values that are not consistent with

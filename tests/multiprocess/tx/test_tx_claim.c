@@ -1,5 +1,5 @@
 /* test_tx_claim.c - precedence of transactions that were in conflict often, between real nodes: a key that is
- * claimed, the end of claims, the failure of the claimant, and a long transaction beside short ones. */
+ * claimed, the end of claims, and a long transaction beside short ones. */
 #include "systems/tx/tx.h"
 #include "tx_place.h"
 
@@ -54,22 +54,23 @@ static int await_change(void) {
     return 0;
 }
 
-/* Change the key in each attempt of the other node. Once it is claimed, this is a conflict. */
+/* Change the key in each attempt of the other node, until it is claimed: then this is a conflict. On a slow
+ * machine a claim may end before the change; the next attempt claims the key again. */
 static int change_often(struct place *place, uint64_t key) {
     struct remo_tx_conflict conflict;
     uint32_t tries = 0;
-    for (uint32_t i = 1; i <= REMO__TX_CONFLICTS_MAX + 1; i++) {
-        bool is_claimed = i > REMO__TX_CONFLICTS_MAX;
+    int rc = 0;
+    for (uint32_t i = 1; rc == 0; i++) {
         CHECK_REACHES(tries = atomic_load(&shared->tries), tries, i);
         CHECK_OK(remo_tx_begin(place->tx));
         CHECK_OK(remo_tx_put(place->tx, place->structure, &key, sizeof key, &key, sizeof key));
-        CHECK_CODE(remo_tx_commit(place->tx), is_claimed ? -EAGAIN : 0);
-        if (is_claimed) {
-            CHECK_OK(remo_tx_last_conflict(place->tx, &conflict));
-            CHECK_EQUAL(conflict.kind, REMO_TX_LOCKED);
-        }
+        rc = remo_tx_commit(place->tx);
+        CHECK(i > REMO__TX_CONFLICTS_MAX || rc == 0);
         atomic_store(&shared->changes, i);
     }
+    CHECK_EQUAL(rc, -EAGAIN);
+    CHECK_OK(remo_tx_last_conflict(place->tx, &conflict));
+    CHECK_EQUAL(conflict.kind, REMO_TX_LOCKED);
     return 0;
 }
 
@@ -87,8 +88,8 @@ static int claimed(struct remo_node *node, void *ctx) {
     counter.pause = await_change;
     if (place.rank == 0)
         CHECK_OK(remo_tx_run(place.tx, increment, &counter, LONG_TIME));
-    CHECK_EQUAL(atomic_load(&shared->tries), REMO__TX_CONFLICTS_MAX + 1);
     CHECK_OK(cluster_meet());
+    CHECK(atomic_load(&shared->tries) > REMO__TX_CONFLICTS_MAX);
     counter.pause = NULL; /* the claim ends */
     if (place.rank == 1)
         CHECK_OK(remo_tx_run(place.tx, increment, &counter, LONG_TIME));
