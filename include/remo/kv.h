@@ -220,7 +220,7 @@ REMO_API int remo_kv_start(struct remo_kv *kv, struct remo_kv_op *op);
  * and waits up to 5 us for one lock. While a change waits for acknowledgements or for a free message,
  * the call also serves requests of all services that have arrived (rpc.h). On a network it advances
  * each get by one step, and the changes until each must wait for the network or for a lock, and in
- * place of serving it sends queued requests. While the thread executes 32 or more
+ * place of serving it sends queued requests. While the thread executes 2 or more
  * changes, the call also executes operations of peers on this node's memory: at most one message of each
  * peer's thread. It waits only after a change has timed out (Failure, above): up to 1 ms for the write
  * of each such change, at most once in 10 ms. Returns the number of operations in flight, or -errno.

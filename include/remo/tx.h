@@ -61,9 +61,10 @@
  *          transactions that are in conflict again and again.
  * Precedence: with late locks, a transaction of remo_tx_run that was in conflict 16 times in succession
  *          claims the keys that its last attempt used, at their owners. Until it ends, no younger transaction
- *          can commit a change of these keys: its commit returns -EAGAIN, and remo_tx_last_conflict returns
- *          REMO_TX_LOCKED. Transactions can still read the keys. The age of a transaction is fixed when it
- *          first claims keys; all others are younger. The transaction waits while an older one claims one of
+ *          can commit a change of these keys or, if one was absent, of the keys of its group (structure.h):
+ *          its commit returns -EAGAIN, and remo_tx_last_conflict returns REMO_TX_LOCKED. Transactions can
+ *          still read the keys. The age of a transaction is fixed when it first claims keys; all others are
+ *          younger. The transaction waits while an older one claims one of
  *          the same keys, and then repeats its attempt. So if each attempt uses the same keys, it succeeds
  *          when the locks that it meets have been released, and the older transactions have ended.
  *          This is not promised for transactions with early locks, for those that remo_tx_commit commits
@@ -72,10 +73,12 @@
  *          one owner, keys that take more than REMO_RPC_BYTES_MAX together with 24 bytes each are not all
  *          claimed. A claim lasts for at most 1 s after the last attempt: so a node that pauses delays others
  *          for no longer, and an attempt that takes longer has no precedence. A wait of the `body`
- *          (REMO_TX_WAIT), or an -EAGAIN of its own, ends the claims. So does the failure of the node.
+ *          (REMO_TX_WAIT), or an -EAGAIN of its own, ends the claims. So does the failure of the node. After
+ *          2 * REMO_TX_ITEMS_MAX further conflicts the claims end too, and the transaction later gets a new
+ *          age. A `body` must not wait for a transaction that changes keys which it uses.
  *          Cost: after each conflict from the 16th on, 1 call to each owner, one after another, repeated
  *          while the transaction waits for older ones; at the end 1 post to each owner. Other transactions:
- *          none.
+ *          no network operation; a change of a key in a group with claims reads the clock, and compares each.
  * Caches:  see structure.h.
  * Locks:   a commit with changes, if its keys have several owners, locks the items that it changes, from its
  *          first calls until their owners have the outcome. Meanwhile other transactions that use these

@@ -484,7 +484,7 @@ static OUT_OF_LINE bool pause_awake(const struct arrival *arrival) {
     uint64_t batch_bytes = ring->cursor.position - ring->caught_up;
     uint64_t messages = batch_bytes / remo__record_bytes(ring->found_bytes);
     ring->caught_up = ring->cursor.position;
-    if (messages <= 1)
+    if (messages == 1)
         return await_single(arrival);
     await_batch(ring, messages);
     return false;

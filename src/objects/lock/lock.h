@@ -195,7 +195,7 @@ struct remo__lock_local {
     uint8_t marks;            /* holder */
     _Atomic bool has_skipped; /* stored after last_skipped; the control thread reads both at any time */
     bool outcome_unknown;     /* busy: an operation at the home may have been applied */
-    uint16_t pause;           /* busy: learned, between looks at a mapped queue word */
+    uint16_t pause;           /* of the waiting thread: learned, between looks at a mapped queue word */
 } REMO__CACHE_ALIGNED;
 
 static_assert(sizeof(struct remo__lock_local) == REMO__CACHE_LINE,

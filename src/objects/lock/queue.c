@@ -8,6 +8,7 @@
 #include "objects/lock/lock.h"
 
 #define CHECKS_WITHOUT_CLOCK 100u
+#define PAUSED_LOOKS 8u     /* of a wait, with the learned pause before the next one */
 #define LATE_GRANT_PART 16u /* of op_timeout_ns: by then a grant word has usually arrived */
 
 /* ---- operations on a lock's words ---- */
@@ -513,8 +514,8 @@ static inline bool read_queue_word(struct grant_wait *wait) {
     if (wait->grant != 0) {
         learn_pause(wait);
     } else {
-        wait->looks++;
-        remo__relax_awake(wait->lock->node, wait->local->pause / REMO__PAUSE_UNIT);
+        if (wait->looks++ < PAUSED_LOOKS) /* the others do not delay a deadline */
+            remo__relax_awake(wait->lock->node, wait->local->pause / REMO__PAUSE_UNIT);
     }
     return true;
 }

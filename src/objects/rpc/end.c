@@ -3,6 +3,7 @@
  * that holds done_mutex. */
 #include "objects/rpc/rpc.h"
 
+#define DONE_SCANNED_MAX 16u /* calls with `done` in flight */
 #define DONE_PER_PASS 16u
 
 /* ---- the end of a call ---- */
@@ -193,10 +194,15 @@ static struct remo_rpc_op *next_failed(struct remo__rpc_transport *transport) {
 }
 
 /* On unmapped fabrics the service thread marks a reply when it receives the immediate. A thread that polls
- * does not wait for that: it looks into each slot. */
+ * does not wait for that if few calls are in flight: it looks into each slot. */
+static bool looks_into_slots(struct remo__rpc_transport *transport) {
+    return atomic_exchange(&transport->must_scan, false)
+           || (!transport->mapped && atomic_load(&transport->done_count) <= DONE_SCANNED_MAX);
+}
+
 static struct remo_rpc_op *next_done(struct remo__rpc_transport *transport) {
     struct remo_rpc_op *call = next_replied(transport);
-    if (call || (!atomic_exchange(&transport->must_scan, false) && transport->mapped))
+    if (call || !looks_into_slots(transport))
         return call;
     if ((call = next_failed(transport)) != NULL)
         atomic_store(&transport->must_scan, true); /* there may be more */

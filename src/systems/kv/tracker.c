@@ -203,10 +203,12 @@ static int check_opened(struct remo_kv *kv) {
     return 0;
 }
 
-/* Return 0 if a message is free. send_mutex is held. Errors: -ETIMEDOUT (without a sentence), -EPROTO. */
+/* Return 0 if a message is free. Replies are read here although a message may be free: until then they keep
+ * slots, of which all maps together have few for each node. send_mutex is held.
+ * Errors: -ETIMEDOUT (without a sentence), -EPROTO. */
 static int make_room(struct remo_kv *kv) {
     int rc = remo__likely(kv->all_opened) ? 0 : check_opened(kv);
-    if (rc == 0 && kv->sent_number - atomic_load(&kv->acked_number) == kv->messages_max) {
+    if (rc == 0 && kv->sent_number != atomic_load(&kv->acked_number)) {
         check_messages(kv, false);
         if (kv->sent_number - atomic_load(&kv->acked_number) == kv->messages_max)
             rc = -ETIMEDOUT;

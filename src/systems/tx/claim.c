@@ -90,7 +90,7 @@ static int execute_claim(struct remo_tx_space *space, uint32_t node, const char 
     if (bytes < sizeof header)
         return REMO__TX_ANSWER_MALFORMED;
     memcpy(&header, message, sizeof header);
-    if (header.number >= REMO__TX_CLAIMS_MAX)
+    if (header.number >= REMO__TX_CLAIMS_MAX || header.age >= REMO__TX_AGE_MAX)
         return REMO__TX_ANSWER_MALFORMED;
     advance_clock(space->shared, header.age);
     ret_reply->clock = atomic_load(&space->shared->claim_clock);
@@ -179,7 +179,7 @@ static bool claim_at(struct remo_tx *tx, uint32_t owner, uint64_t deadline_ns) {
         rc = remo_rpc_call(space->rpc, owner, REMO__TX_CLAIM, tx->request, bytes, &reply, sizeof reply,
                            &reply_bytes,
                            remo__min(space->node->op_timeout_ns, remo__remaining_ns(deadline_ns)));
-    if (rc != REMO__TX_ANSWER_DONE || reply_bytes != sizeof reply)
+    if (rc != REMO__TX_ANSWER_DONE || reply_bytes != sizeof reply || reply.clock >= REMO__TX_AGE_MAX)
         return false;
     advance_clock(space->shared, reply.clock);
     return reply.is_preceded;

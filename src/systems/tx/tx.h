@@ -54,14 +54,18 @@
 #define REMO__TX_LONG_SLOTS_MAX 48u
 #define REMO__TX_REPORTS_PER_SWEEP 64u
 #endif
-/* Conflicts of a transaction before it claims its keys. Transactions of a node that claim keys at the same
- * time, in a space. The time limit of a claim, at its owner; each attempt of the transaction renews it. */
+/* Conflicts of a transaction before it claims its keys; further ones before it ends its claims. Transactions
+ * of a node that claim keys at the same time, in a space. The time limit of a claim, at its owner; each
+ * attempt of the transaction renews it. Ages are below REMO__TX_AGE_MAX. */
+#define REMO__TX_AGE_MAX (UINT64_C(1) << 62)
 #ifdef REMO_SIM_SMALL
 #define REMO__TX_CONFLICTS_MAX 1u
+#define REMO__TX_CLAIMED_MAX 6u
 #define REMO__TX_CLAIMS_MAX 2u
 #define REMO__TX_CLAIM_NS REMO__NS_PER_MS
 #else
 #define REMO__TX_CONFLICTS_MAX 16u
+#define REMO__TX_CLAIMED_MAX (2 * REMO_TX_ITEMS_MAX)
 #define REMO__TX_CLAIMS_MAX 8u
 #define REMO__TX_CLAIM_NS (1000 * REMO__NS_PER_MS)
 #endif
@@ -481,7 +485,7 @@ void remo__tx_stop_claims(struct remo_tx_space *space);
  * not claimed. Returns whether an older transaction claims one of the keys, so another attempt would fail. 1
  * call to each owner, one after another. */
 bool remo__tx_claim(struct remo_tx *tx, uint64_t deadline_ns);
-/* End all claims of the transaction. Waits for nothing. 1 post to each owner. */
+/* End all claims of the transaction. 1 post to each owner, which may wait for the fence of a post (rpc.h). */
 void remo__tx_unclaim(struct remo_tx *tx);
 
 /* ---- wait.c ---- */
