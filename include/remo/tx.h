@@ -60,18 +60,18 @@
  *          that the transaction has not read is in conflict only if the item is locked. See Precedence for
  *          transactions that are in conflict again and again.
  * Precedence: with late locks, a transaction of remo_tx_run that was in conflict 16 times in succession
- *          claims the keys that its last attempt used, at their owners. Until it ends, no younger transaction
+ *          claims the keys of its last attempt at their owners. Until the claims end, no younger transaction
  *          can commit a change of these keys or, if one was absent, of the keys of its group (structure.h):
  *          its commit returns -EAGAIN, and remo_tx_last_conflict returns REMO_TX_LOCKED. Transactions can
- *          still read the keys. The age of a transaction is fixed when it first claims keys; all others are
- *          younger. The transaction waits while an older one claims one of
- *          the same keys, and then repeats its attempt. So if each attempt uses the same keys, it succeeds
+ *          still read the keys. The age of a transaction is fixed when it first claims keys; transactions
+ *          without claims are younger. The transaction waits while an older one claims one of the same keys,
+ *          and then repeats its attempt. So if each attempt uses the same keys, the transaction succeeds
  *          when the locks that it meets have been released, and the older transactions have ended.
- *          This is not promised for transactions with early locks, for those that remo_tx_commit commits
- *          without remo_tx_run, and against changes by functions of structure.h or the growth of a table. At
- *          most 8 transactions of a node in a space claim keys at the same time; others repeat as before. At
- *          one owner, keys that take more than REMO_RPC_BYTES_MAX together with 24 bytes each are not all
- *          claimed. A claim lasts for at most 1 s after the last attempt: so a node that pauses delays others
+ *          Exceptions: transactions with early locks, or without remo_tx_run; changes by functions of
+ *          structure.h; the growth of a table. At most 8 transactions of a node in a space claim keys at the
+ *          same time; others repeat as before. If the keys of one owner need more than REMO_RPC_BYTES_MAX (24
+ *          bytes and the key each, and 24 bytes once), some of them are not claimed.
+ *          A claim lasts for at most 1 s after the last attempt: so a node that pauses delays others
  *          for no longer, and an attempt that takes longer has no precedence. A wait of the `body`
  *          (REMO_TX_WAIT), or an -EAGAIN of its own, ends the claims. So does the failure of the node. After
  *          2 * REMO_TX_ITEMS_MAX further conflicts the claims end too, and the transaction later gets a new
@@ -370,8 +370,8 @@ REMO_API int remo_tx_wait(struct remo_tx *tx, uint64_t timeout_ns);
 
 /* Run `body(ctx, tx)` as a transaction: begin, `body`, and commit if it returned 0. If the
  * commit is in conflict, or `body` returns -EAGAIN, pause for a random time and repeat, unless `timeout_ns`
- * has passed. The limit of the pause doubles from 1 us to 1 ms. After 16 conflicts the transaction precedes
- * others (see Precedence). If `body` returns REMO_TX_WAIT, call
+ * has passed. The limit of the pause doubles from 1 us to 1 ms. With late locks, after 16 conflicts in
+ * succession the transaction precedes younger ones (see Precedence). If `body` returns REMO_TX_WAIT, call
  * remo_tx_wait for the time that is left, and repeat at once. `timeout_ns` does not interrupt an attempt;
  * 0: one attempt. Any other result of `body` aborts the transaction, and is returned. `body` must
  * not begin, commit, abort or wait; it may run several times, even with values that are not consistent with

@@ -1,5 +1,5 @@
-/* kv_forged.c - a faulty node: it is no participant of a map, and sends a record to one. The record would
- * remove a key from the index of that participant, which drops the record. */
+/* kv_forged.c - a faulty node: it is not a participant of a map, but sends a record to a participant. The
+ * record would remove a key from the index of the participant. The participant drops the record. */
 #include "objects/rpc/rpc.h"
 #include "sim/cases/kv.h"
 
@@ -97,7 +97,7 @@ static void forged_body(void *state, uint32_t rank, uint32_t thread) {
 
 const struct sim_case sim_case_kv_forged = {.object = "kv",
                                             .name = "forged",
-                                            .about = "a node that is no participant removes an entry",
+                                            .about = "a node that is not a participant sends a removal",
                                             .nodes = 3,
                                             .threads = 1,
                                             .state_bytes = sizeof(struct forged_state),

@@ -221,13 +221,14 @@ static bool has_ended(void *ctx) {
     return ((const struct kv_state *)ctx)->has_ended;
 }
 
-/* Node 1 deletes keys of node 0, but loses the records. Node 0 needs the slots, and sends records of its own:
- * so the index of node 1 keeps no entry. At the end node 1 has deferred its record, and closes the map. */
+/* The case `announced`: node 1 deletes keys of node 0, but loses the records. Node 0 needs the slots, and
+ * sends records of its own, so the index of node 1 keeps no entry. At the end node 1 defers its record, and
+ * closes the map. */
 static bool is_second(void *ctx) {
     return ((const struct kv_state *)ctx)->has_tried;
 }
 
-/* Mark the slot of the key. Returns the record that removes its entry. */
+/* Mark the slot of the key as DELETED. Returns the record that removes its entry. */
 static struct remo__kv_record mark_deleted(struct kv_state *s, uint64_t key) {
     struct remo_kv *kv = s->kvs[1];
     uint64_t hash = remo__kv_index_hash(kv, remo__kv_hash(&key, sizeof key)), head;
@@ -302,7 +303,7 @@ static void announced_body(void *state, uint32_t rank, uint32_t thread) {
 
 const struct sim_case sim_case_kv_announced = {.object = "kv",
                                                .name = "announced",
-                                               .about = "slots are reused whose records were lost",
+                                               .about = "slots whose records were lost are reused",
                                                .nodes = 2,
                                                .threads = 1,
                                                .state_bytes = sizeof(struct kv_state),

@@ -319,8 +319,8 @@ static void claims_after(void *state, uint32_t rank) {
     after(state, rank);
 }
 
-/* Node 0 reads and changes keys of two owners. The others change one or both, several times, and one key
- * comes and goes. Transactions that are in conflict claim their keys. */
+/* Twice, node 0 reads and changes keys of two owners. Each other node changes both keys twice: it puts the
+ * first key, then deletes it. Transactions that are in conflict claim their keys. */
 static void claims_body(void *state, uint32_t rank, uint32_t thread) {
     for (uint32_t i = 0; i < 2; i++)
         if (rank == 0)

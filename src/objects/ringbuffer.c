@@ -478,7 +478,7 @@ static bool await_single(const struct arrival *arrival) {
     return is_there;
 }
 
-/* Pause before the first wait. Returns whether a message is there then. */
+/* Pause before the first wait. Returns true if it has found a message; after a batch it does not probe. */
 static OUT_OF_LINE bool pause_awake(const struct arrival *arrival) {
     struct remo_ringbuffer *ring = arrival->ring;
     uint64_t batch_bytes = ring->cursor.position - ring->caught_up;

@@ -107,6 +107,19 @@ int job_open_all(struct job_node *nodes, uint32_t count) {
     return 0;
 }
 
+int job_rejoin(struct job_node *node, uint32_t incarnation, struct remo_node *peer) {
+    char text[16];
+    while (remo_node_peer(peer, node->rank) == REMO_PEER_UP)
+        cluster_sleep_ms(1);
+    snprintf(text, sizeof text, "%u", incarnation);
+    setenv("REMO_INCARNATION", text, 1);
+    int rc = job_open_all(node, 1);
+    unsetenv("REMO_INCARNATION");
+    while (rc == 0 && remo_node_peer(peer, node->rank) != REMO_PEER_UP)
+        cluster_sleep_ms(1);
+    return rc;
+}
+
 void job_close_all(struct job_node *nodes, uint32_t count) {
     at_once(nodes, count, close_one);
 }

@@ -40,5 +40,8 @@ struct job_node {
 int job_open_all(struct job_node *nodes, uint32_t count);
 /* The same, if errors are expected; returns their number. */
 uint32_t job_open_quietly(struct job_node *nodes, uint32_t count);
+/* The node has been closed. Open it with the incarnation, after `peer` has detected that it left. Returns
+ * when it is up for the peer: 0, or the error of open after printing it. */
+int job_rejoin(struct job_node *node, uint32_t incarnation, struct remo_node *peer);
 /* Close all at the same time. */
 void job_close_all(struct job_node *nodes, uint32_t count);

@@ -511,12 +511,10 @@ static inline bool read_queue_word(struct grant_wait *wait) {
     uint64_t found = remo__load(word);
     if (remo__queue_word_is_granted(found) && (found & REMO__QUEUE_WORD_WHICH) == wait->arrived)
         wait->grant = remo__grant_of(found, (uint32_t)wait->which);
-    if (wait->grant != 0) {
+    if (wait->grant != 0)
         learn_pause(wait);
-    } else {
-        if (wait->looks++ < PAUSED_LOOKS) /* the others do not delay a deadline */
-            remo__relax_awake(wait->lock->node, wait->local->pause / REMO__PAUSE_UNIT);
-    }
+    else if (wait->looks++ < PAUSED_LOOKS) /* later pauses would delay a deadline */
+        remo__relax_awake(wait->lock->node, wait->local->pause / REMO__PAUSE_UNIT);
     return true;
 }
 

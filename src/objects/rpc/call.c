@@ -147,7 +147,7 @@ int remo__rpc_leaf_is_ready(const struct remo_rpc *rpc, uint32_t node) {
     if (rc != 0 && rc != -EAGAIN && !remo__is_departure(rc))
         return rc;
     remo__sentence_put(before);
-    /* Not if it has departed from the transport only: then it has started again, and opened the service. */
+    /* Departed from the transport only: the node has restarted, and opened the service. It is not ready. */
     return rc == 0 || remo_channel_peer(rpc->channel, node) > REMO_CHANNEL_CONNECTED;
 }
 

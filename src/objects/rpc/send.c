@@ -237,8 +237,8 @@ static void uncount_queued(struct remo__rpc_transport *transport, struct remo__r
         remo__wake(transport->node); /* a post may wait until nothing is queued */
 }
 
-/* Return whether the node keeps fewer slots of the depth than it may: those of calls without a reply that
- * have ended or, of leaf calls, of all. */
+/* Return whether the node keeps fewer slots of the depth than it may. RETIRED slots count; for leaf calls,
+ * BUSY slots count too. */
 static bool has_quota(const struct remo__rpc_peer *peer, uint32_t depth) {
     return depth == REMO__RPC_LEAF_DEPTH - 1
                ? atomic_load(&peer->leaf_slots) < REMO__RPC_LEAF_SLOTS_OF_PEER

@@ -173,8 +173,7 @@ void remo__kv_defer_record(struct remo_kv *kv, const struct remo__kv_record *rec
     if (!has_room)
         remo__log(&kv->node->log, REMO_LOG_WARNING,
                   "map %s: dropped the removal of a key: no message is free, because a peer does not reply; "
-                  "its slot "
-                  "becomes free when its node needs it",
+                  "the slot of the key stays in use until its node needs a free slot",
                   remo_channel_name(kv->channel));
 }
 

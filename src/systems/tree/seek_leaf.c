@@ -19,8 +19,8 @@ _Static_assert(BLOCK <= TREE_BUFFER_SPARE, "a load of fingerprints would pass th
 #define FIRST_BYTES 256u /* usually with the fences and the index: one copy */
 #endif
 
-/* Return which of the next BLOCK fingerprints are equal to one, as bits. The buffer has TREE_BUFFER_SPARE
- * bytes behind the node, so the load stays in it. */
+/* Return which of the next BLOCK fingerprints are equal to `fingerprint`, as bits. The buffer has
+ * TREE_BUFFER_SPARE bytes after the node, so the load stays in the buffer. */
 static inline uint32_t equal_fingerprints(const uint8_t *place, uint8_t fingerprint) {
 #ifdef __SSE2__
     __m128i block = _mm_loadu_si128((const __m128i *)place);
@@ -41,10 +41,10 @@ static void list_candidates(struct tree_seek *seek, const struct remo_versioned_
     uint32_t run = header->run, count = 0, first;
     for (first = seek->index; first < run && count < TREE_CANDIDATES; first += BLOCK) {
         uint32_t equal = equal_fingerprints(fingerprints + first, fingerprint);
+        if (run - first < BLOCK) /* the block has bytes after the fingerprints */
+            equal &= (UINT32_C(1) << (run - first)) - 1;
         if (remo__likely(equal == 0))
             continue;
-        if (run - first < BLOCK) /* the block has bytes behind the fingerprints */
-            equal &= (UINT32_C(1) << (run - first)) - 1;
         for (; equal != 0 && count < TREE_CANDIDATES; equal &= equal - 1)
             seek->candidates[count++] = first + (uint32_t)__builtin_ctz(equal);
     }

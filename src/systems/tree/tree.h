@@ -152,7 +152,7 @@ struct tree_owner {
     struct tree_overlay overlay;
 };
 
-#define TREE_BUFFER_SPARE 16u /* bytes behind the nodes of a buffer, for loads that pass the end of a node */
+#define TREE_BUFFER_SPARE 16u /* bytes after the nodes of a buffer, for loads that pass the end of a node */
 
 /* Memory for the nodes that one get or scan reads. Tasks of a thread may read at the same time, each with its
  * own buffer. */

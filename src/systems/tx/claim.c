@@ -163,8 +163,8 @@ static size_t make_request(struct remo_tx *tx, uint32_t owner) {
     return bytes;
 }
 
-/* Claim the keys of an owner. Returns whether an older transaction claims one of them. After an error they
- * are not claimed: the next attempt finds the cause. */
+/* Claim the keys of an owner. Returns whether an older transaction claims one of them. After an error it is
+ * unknown whether they are claimed (returns false): the next attempt finds the cause. */
 static bool claim_at(struct remo_tx *tx, uint32_t owner, uint64_t deadline_ns) {
     struct remo_tx_space *space = tx->space;
     size_t bytes = make_request(tx, owner), reply_bytes = 0;

@@ -4,8 +4,8 @@
  *
  * Claim:   has one entry for each of its keys, in the list of the key's group. A claim of an absent key is
  *          for all keys of the group, because their changes are in conflict with the absence.
- * End:     the user removes a claim. Before, it ends without effect at its time limit, or when its node was
- *          cut off. The next thread that finds such an entry removes it.
+ * End:     claim.c removes the entries of a claim. A claim loses its effect earlier at its time limit, or
+ *          when its node is cut off. The next thread that finds an entry of such a claim removes the entry.
  * Cost:    a change of a key whose group has no claim loads one word, next to the mutex of the group.
  *          Otherwise it reads the clock, and compares each entry of the group. */
 #pragma once

@@ -372,19 +372,13 @@ static int claim_keys(struct run *run) {
  * claims, they end too, and the transaction gets a new age later. With early locks a transaction cannot lose
  * a key that it has locked. */
 static int count_conflict(struct run *run) {
-    if (run->tx->conflict_item == REMO__TX_NONE) {
+    bool is_conflict = run->tx->conflict_item != REMO__TX_NONE;
+    if (!is_conflict || ++run->conflicts > REMO__TX_CONFLICTS_MAX + REMO__TX_CLAIMED_MAX) {
         run->conflicts = 0;
         remo__tx_unclaim(run->tx);
-        return 0;
     }
-    if (++run->conflicts < REMO__TX_CONFLICTS_MAX || run->tx->space->is_early)
-        return 0;
-    if (run->conflicts > REMO__TX_CONFLICTS_MAX + REMO__TX_CLAIMED_MAX) { /* claims do not help here */
-        run->conflicts = 0;
-        remo__tx_unclaim(run->tx);
-        return 0;
-    }
-    return claim_keys(run);
+    bool claims = run->conflicts >= REMO__TX_CONFLICTS_MAX && !run->tx->space->is_early;
+    return claims ? claim_keys(run) : 0;
 }
 
 /* Run the transaction until it need not be repeated. */

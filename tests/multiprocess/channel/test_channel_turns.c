@@ -209,7 +209,6 @@ static int memory_of_earlier_incarnations(struct remo_node *node, void *ctx) {
     struct job_node nodes[2];
     struct side sides[2];
     struct job job;
-    char incarnation[8];
     (void)ctx;
     if (open_job(node, &job, nodes, sides))
         return 1;
@@ -224,14 +223,7 @@ static int memory_of_earlier_incarnations(struct remo_node *node, void *ctx) {
         remo_node_close(nodes[1].node);
         if (turn % 2 == 0)
             remo_region_close(a);
-        while (remo_node_peer(nodes[0].node, 1) == REMO_PEER_UP)
-            cluster_sleep_ms(1);
-        snprintf(incarnation, sizeof incarnation, "%u", turn);
-        setenv("REMO_INCARNATION", incarnation, 1);
-        CHECK_OK(job_open_all(&nodes[1], 1));
-        unsetenv("REMO_INCARNATION");
-        while (remo_node_peer(nodes[0].node, 1) != REMO_PEER_UP)
-            cluster_sleep_ms(1);
+        CHECK_OK(job_rejoin(&nodes[1], turn, nodes[0].node));
     }
     job_close_all(nodes, 2);
     job_remove(&job);

@@ -499,19 +499,6 @@ static int open_both(const struct job_node *nodes, const char *name, struct remo
     return 0;
 }
 
-/* Node 1 leaves, and joins with the next incarnation. */
-static int start_again(struct job_node *nodes) {
-    remo_node_close(nodes[1].node);
-    while (remo_node_peer(nodes[0].node, 1) != REMO_PEER_LEFT)
-        cluster_sleep_ms(1);
-    setenv("REMO_INCARNATION", "1", 1);
-    CHECK_OK(job_open_all(&nodes[1], 1));
-    unsetenv("REMO_INCARNATION");
-    while (remo_node_peer(nodes[0].node, 1) != REMO_PEER_UP)
-        cluster_sleep_ms(1);
-    return 0;
-}
-
 /* No insert returns 0 without the acknowledgement of the node that has started again. */
 static int started_again(struct remo_node *node, void *ctx) {
     struct job_node nodes[2] = {{0}};
@@ -526,7 +513,8 @@ static int started_again(struct remo_node *node, void *ctx) {
     CHECK(open_both(nodes, "before", kvs) == 0);
     CHECK_OK(remo_kv_insert(kvs[0], &key, sizeof key, &value, sizeof value));
     remo_kv_close(kvs[1]);
-    CHECK(start_again(nodes) == 0);
+    remo_node_close(nodes[1].node);
+    CHECK_OK(job_rejoin(&nodes[1], 1, nodes[0].node));
     remo_kv_close(kvs[0]);
     CHECK(open_both(nodes, "after", kvs) == 0);
     for (uint32_t i = 0; i < 2; i++) {

@@ -291,11 +291,7 @@ static int second_incarnation(struct remo_node *node, void *ctx) {
     remo_node_close(nodes[1].node);
     if (wait_state(nodes[0].node, 1, REMO_PEER_LEFT))
         return 1;
-    setenv("REMO_INCARNATION", "1", 1);
-    CHECK_OK(job_open_all(&nodes[1], 1));
-    unsetenv("REMO_INCARNATION");
-    if (wait_state(nodes[0].node, 1, REMO_PEER_UP))
-        return 1;
+    CHECK_OK(job_rejoin(&nodes[1], 1, nodes[0].node));
     CHECK_SENTENCE(remo_read(nodes[0].node, first, &word, 8, NULL), -ESTALE, "incarnation 0 of node 1");
     CHECK_CODE(remo_write(nodes[0].node, first, &word, 8, NULL), -ESTALE);
     CHECK_CODE(remo_region_read(regions[0], 1, 0, &word, 8, NULL),

@@ -540,13 +540,7 @@ static int call_and_restart(struct job_node *nodes, struct restart *restart, str
     remo_rpc_cancel(&op);
     remo_rpc_close(rpc);
     remo_node_close(nodes[1].node);
-    while (remo_node_peer(nodes[0].node, 1) == REMO_PEER_UP)
-        cluster_sleep_ms(1);
-    setenv("REMO_INCARNATION", "1", 1);
-    CHECK_OK(job_open_all(&nodes[1], 1));
-    unsetenv("REMO_INCARNATION");
-    while (remo_node_peer(nodes[0].node, 1) != REMO_PEER_UP)
-        cluster_sleep_ms(1);
+    CHECK_OK(job_rejoin(&nodes[1], 1, nodes[0].node));
     return 0;
 }
 
