@@ -160,6 +160,7 @@ static void on_answer(struct remo_rpc_op *call) {
     if (record->state == REMO__TX_RECORD_PREPARED || record->is_unsettled)
         take_answer(record, call->status);
     pthread_mutex_unlock(&peer->mutex);
+    remo__tx_report(space);
     remo__request_sweeps(space->node);
 }
 

@@ -316,6 +316,7 @@ struct run {
     void *ctx;
     uint64_t deadline_ns, pause_ns;
     uint32_t conflicts; /* of attempts in succession */
+    bool claims_failed; /* its attempts were in conflict in spite of its claims: pauses stay long */
     bool is_seeded;
     struct remo__random random;
 };
@@ -357,7 +358,7 @@ static int pause_randomly(struct run *run) {
  * transaction holds no locks meanwhile, so it delays none of them. */
 static int claim_keys(struct run *run) {
     int rc = 0;
-    bool is_first = run->conflicts == REMO__TX_CONFLICTS_MAX;
+    bool is_first = run->conflicts == REMO__TX_CONFLICTS_MAX && !run->claims_failed;
     run->pause_ns = is_first ? PAUSE_NS_MIN : run->pause_ns;
     while (rc == 0 && remo__tx_claim(run->tx, run->deadline_ns) && remo__remaining_ns(run->deadline_ns) > 0) {
         run->pause_ns = CLAIM_PAUSE_NS;
@@ -374,6 +375,7 @@ static int claim_keys(struct run *run) {
 static int count_conflict(struct run *run) {
     bool is_conflict = run->tx->conflict_item != REMO__TX_NONE;
     if (!is_conflict || ++run->conflicts > REMO__TX_CONFLICTS_MAX + REMO__TX_CLAIMED_MAX) {
+        run->claims_failed |= is_conflict;
         run->conflicts = 0;
         remo__tx_unclaim(run->tx);
     }
