@@ -11,6 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
 #define WARM_UP_NS 120000000 /* until the page tables of a large mapping are cached */
 
 /* ---- copies ---- */
@@ -40,6 +43,29 @@ static void run_memcpy_random(struct work *work, uint64_t operations) {
     for (uint64_t i = 0; i < operations; i++)
         limit_copy(destination, source + remo__random_below(&work->random, places) * step, size_bytes,
                    piece_bytes);
+}
+
+static inline const char *random_line(struct work *work, uint64_t places) {
+    return work->source + remo__random_below(&work->random, places) * LINE_BYTES;
+}
+
+static inline void prefetch(const char *place, size_t size_bytes) {
+    for (size_t at = 0; at < size_bytes; at += LINE_BYTES)
+        __builtin_prefetch(place + at);
+}
+
+static void run_read_sealed(struct work *work, uint64_t operations) {
+    size_t size_bytes = work->size_bytes, window = work->window, ahead_bytes = window > 1 ? size_bytes : 0;
+    uint64_t places = (work->source_bytes - size_bytes) / LINE_BYTES + 1;
+    const char *next[LIMIT_IN_FLIGHT_MAX];
+    for (size_t i = 0; i < window; i++)
+        prefetch(next[i] = random_line(work, places), ahead_bytes);
+    for (uint64_t i = 0; i < operations; i++) {
+        const char **place = &next[i % window];
+        limit_copy(work->destination, *place, size_bytes, size_bytes);
+        work->seen += XXH3_64bits_withSeed(work->destination, size_bytes, 1);
+        prefetch(*place = random_line(work, places), ahead_bytes);
+    }
 }
 
 /* Copy in one memcpy or in pieces, whichever is faster. */
@@ -79,6 +105,21 @@ double limit_memcpy_ns(const void *mapping, size_t mapping_bytes, size_t size_by
 
 double limit_memcpy_random_ns(const void *mapping, size_t mapping_bytes, size_t size_bytes) {
     return measure_copy(run_memcpy_random, mapping, mapping_bytes, size_bytes);
+}
+
+double limit_read_sealed_ns(const void *mapping, size_t mapping_bytes, size_t size_bytes, size_t in_flight) {
+    char destination[LIMIT_SEALED_BYTES_MAX];
+    if (size_bytes == 0 || size_bytes > mapping_bytes || size_bytes > sizeof destination || in_flight == 0
+        || in_flight > LIMIT_IN_FLIGHT_MAX)
+        return 0;
+    struct work work = {.run = run_read_sealed,
+                        .source = mapping,
+                        .source_bytes = mapping_bytes,
+                        .size_bytes = size_bytes,
+                        .destination = destination,
+                        .window = in_flight};
+    remo__random_seed(&work.random, 1);
+    return limit_measure(&work);
 }
 
 /* ---- one word ---- */
@@ -278,6 +319,13 @@ void limit_memcpy_random_name(size_t size_bytes, char ret_name[LIMIT_NAME_BYTES]
     snprintf(ret_name, LIMIT_NAME_BYTES, "memcpy %s at random offsets of the same mapping", size);
 }
 
+void limit_read_sealed_name(size_t size_bytes, size_t in_flight, char ret_name[LIMIT_NAME_BYTES]) {
+    char size[24];
+    format_bytes(size, size_bytes);
+    snprintf(ret_name, LIMIT_NAME_BYTES, "copy and hash %s at random offsets, %u in flight", size,
+             (unsigned)in_flight);
+}
+
 void limit_ring_name(size_t message_bytes, char ret_name[LIMIT_NAME_BYTES]) {
     char size[24];
     format_bytes(size, message_bytes);
@@ -325,6 +373,16 @@ static void list_copies(const struct limit_place *place, struct listing *listing
     }
 }
 
+static void list_sealed_reads(const struct limit_place *place, struct listing *listing) {
+    static const size_t in_flight[] = {1, 8};
+    char name[LIMIT_NAME_BYTES];
+    for (size_t i = 0; i < sizeof in_flight / sizeof *in_flight; i++) {
+        limit_read_sealed_name(LIMIT_SEALED_BYTES, in_flight[i], name);
+        report(listing, name,
+               limit_read_sealed_ns(place->mapping, place->mapping_bytes, LIMIT_SEALED_BYTES, in_flight[i]));
+    }
+}
+
 static void list_rings(void *line, const struct limit_place *place, struct listing *listing) {
     static const size_t sizes_bytes[] = {LIMIT_RING_MESSAGE_BYTES, 64 << 10};
     char name[LIMIT_NAME_BYTES];
@@ -353,6 +411,7 @@ int limit_list(const struct limit_place *place, void (*each)(void *ctx, const ch
         return -EINVAL;
     report(&listing, LIMIT_LOAD, limit_load_ns(line));
     list_copies(place, &listing);
+    list_sealed_reads(place, &listing);
     report(&listing, LIMIT_FETCH_ADD, limit_fetch_add_ns(line));
     report(&listing, LIMIT_COMPARE_SWAP, limit_compare_swap_ns(line));
     report(&listing, LIMIT_STORE_FENCE, limit_store_fence_ns(line));

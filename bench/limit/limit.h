@@ -28,14 +28,18 @@
 #define LIMIT_WAKE "wake-up of a sleeping thread, there and back"
 #define LIMIT_WAKE_POLLED "wake-up of a sleeping thread, its answer polled"
 #define LIMIT_EXCHANGE_BYTES 32
+#define LIMIT_SEALED_BYTES 128
+#define LIMIT_SEALED_BYTES_MAX 4096
+#define LIMIT_IN_FLIGHT_MAX 64
 #define LIMIT_NAME_BYTES 80
 #define LIMIT_LINE_BYTES 256
 
 /* Format the names "memcpy 4 KiB from the same mapping", "memcpy 4 KiB at random offsets of the same
- * mapping", "ring of 1 sender and 1 receiver, 64 B", "exchange of 32 B through slots, window 16" and
- * "transfer between 2 of 100 M accounts, no lock". */
+ * mapping", "copy and hash 128 B at random offsets, 8 in flight", "ring of 1 sender and 1 receiver, 64 B",
+ * "exchange of 32 B through slots, window 16" and "transfer between 2 of 100 M accounts, no lock". */
 void limit_memcpy_name(size_t size_bytes, char ret_name[LIMIT_NAME_BYTES]);
 void limit_memcpy_random_name(size_t size_bytes, char ret_name[LIMIT_NAME_BYTES]);
+void limit_read_sealed_name(size_t size_bytes, size_t in_flight, char ret_name[LIMIT_NAME_BYTES]);
 void limit_ring_name(size_t message_bytes, char ret_name[LIMIT_NAME_BYTES]);
 void limit_exchange_name(size_t size_bytes, size_t window, char ret_name[LIMIT_NAME_BYTES]);
 void limit_transfer_name(size_t accounts_count, char ret_name[LIMIT_NAME_BYTES]);
@@ -46,6 +50,11 @@ void limit_transfer_name(size_t accounts_count, char ret_name[LIMIT_NAME_BYTES])
 double limit_load_ns(const void *mapping);
 double limit_memcpy_ns(const void *mapping, size_t mapping_bytes, size_t size_bytes);
 double limit_memcpy_random_ns(const void *mapping, size_t mapping_bytes, size_t size_bytes);
+
+/* Copy `size_bytes` (at most LIMIT_SEALED_BYTES_MAX) from a random line, and hash the copy: the least that a
+ * reader of an item with a seal does. With more than 1 in flight (at most LIMIT_IN_FLIGHT_MAX) it has
+ * prefetched the next ones; with 1, only the processor overlaps them. */
+double limit_read_sealed_ns(const void *mapping, size_t mapping_bytes, size_t size_bytes, size_t in_flight);
 
 /* Operations on one word that no other processor uses. The lock is a compare-swap and a release
  * store. */

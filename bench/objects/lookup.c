@@ -285,11 +285,24 @@ static int lookup_attend(struct bench_thread *thread) {
     return rc;
 }
 
+/* As much memory as the remote keys of the table take. In a bucket of several slots only the found item has a
+ * seal that is compared. */
 static double lookup_limit(struct bench_job *job, char ret_name[LIMIT_NAME_BYTES]) {
     uint64_t bytes;
+    const struct state *state = job->state;
+    const struct bench_point *point = job->point;
     const void *arena = bench_arena(job, &bytes);
-    limit_memcpy_random_name(job->point->bytes, ret_name);
-    return arena ? limit_memcpy_random_ns(arena, bytes, job->point->bytes) : 0;
+    size_t in_flight = remo__min(point->window, LIMIT_IN_FLIGHT_MAX);
+    bool is_sealed = configs[config_of(point)].options.width <= 1;
+    bytes = remo__min(bytes, remo__max(state->remote_count, 1) * point->bytes);
+    if (is_sealed)
+        limit_read_sealed_name(point->bytes, in_flight, ret_name);
+    else
+        limit_memcpy_random_name(point->bytes, ret_name);
+    if (!arena)
+        return 0;
+    return is_sealed ? limit_read_sealed_ns(arena, bytes, point->bytes, in_flight)
+                     : limit_memcpy_random_ns(arena, bytes, point->bytes);
 }
 
 const struct bench bench_lookup = {

@@ -11,7 +11,7 @@
 #include "unit.h"
 
 #define MAPPING_BYTES (2u << 20)
-#define LIMITS_COUNT 25
+#define LIMITS_COUNT 27
 #define ACCOUNTS_COUNT 1000
 
 struct seen {
@@ -82,6 +82,7 @@ static void test_bad_places(void **state) {
     place = (struct limit_place){.mapping = mapping, .mapping_bytes = sizeof mapping, .cpu_b = 100000};
     assert_int_equal(limit_list(&place, note, &seen), -EIO);
     assert_true(limit_memcpy_ns(mapping, sizeof mapping, sizeof mapping + 1) == 0);
+    assert_true(limit_read_sealed_ns(mapping, sizeof mapping, 128, LIMIT_IN_FLIGHT_MAX + 1) == 0);
 }
 
 static void test_names(void **state) {
@@ -91,6 +92,8 @@ static void test_names(void **state) {
     assert_string_equal(name, "memcpy 8 B from the same mapping");
     limit_memcpy_random_name(1536, name);
     assert_string_equal(name, "memcpy 1536 B at random offsets of the same mapping");
+    limit_read_sealed_name(128, 8, name);
+    assert_string_equal(name, "copy and hash 128 B at random offsets, 8 in flight");
     limit_exchange_name(4096, 1, name);
     assert_string_equal(name, "exchange of 4 KiB through slots");
     limit_exchange_name(32, 16, name);
