@@ -39,6 +39,7 @@ struct remo_barrier {
     struct remo__stages stages;
     uint32_t stage;                  /* the current stage: its first distance (stages.h) */
     uint32_t late;                   /* the distance of the peer that this node waits for */
+    uint16_t pause;                  /* learned, before the first look for an arrival (wait.h) */
     char reason[REMO__SENTENCE_MAX]; /* the sentence of `ended` */
     uint16_t peers[REMO_NODES_MAX];  /* by distance from this node, which is peers[0] */
 };
@@ -355,6 +356,15 @@ static int await_stage(struct remo_barrier *barrier, uint64_t deadline_ns) {
     return remo__unlikely(rc == -ETIMEDOUT) ? report_timeout(barrier) : rc;
 }
 
+/* In mapped memory the first look takes the line of the arrival from the peer that is about to write it. */
+static void pause_before_look(struct remo_barrier *barrier) {
+    if (!barrier->node->mapped)
+        return;
+    remo__relax_awake(barrier->node, barrier->pause / REMO__PAUSE_UNIT);
+    bool is_early = !peer_has_arrived(barrier, peer_before(barrier, barrier->late));
+    barrier->pause = remo__pause_learn(barrier->pause, is_early);
+}
+
 /* Announce the arrival in the current stage and the later ones, and wait for those of the peers. The deadline
  * is computed after the first announcement, while it is in flight. */
 static int run_stages(struct remo_barrier *barrier, uint64_t timeout_ns) {
@@ -365,6 +375,7 @@ static int run_stages(struct remo_barrier *barrier, uint64_t timeout_ns) {
             return rc;
         if (deadline_ns == 0)
             deadline_ns = remo__deadline(timeout_ns);
+        pause_before_look(barrier);
         rc = await_stage(barrier, deadline_ns);
         if (rc != 0)
             return rc;
