@@ -5,6 +5,9 @@
 
 #include "systems/tree/scan.h"
 
+/* Copied first of a leaf, by one copy: the header, and usually the fences. No node is smaller. */
+#define FIRST_BYTES 64u
+
 /* ---- the entries of a leaf ---- */
 
 /* Copy or count an entry, or end the scan. */
@@ -250,17 +253,18 @@ static int copy_run(struct tree_scan *scan, const struct tree_source *source,
 }
 
 int remo__tree_scan_use_leaf(struct tree_scan *scan, const struct tree_source *source) {
-    uint32_t node_bytes = scan->tree->node_bytes, fences;
+    uint32_t node_bytes = scan->tree->node_bytes, index_at;
     char *image = remo__tree_scan_node(scan, 1);
     struct tree_header header;
     bool is_inside;
     int rc = 0;
-    fetch(source, 0, image, sizeof header);
+    fetch(source, 0, image, FIRST_BYTES);
     memcpy(&header, image, sizeof header);
     if (!remo__tree_node_is_valid(image, node_bytes, 0))
         return TREE_WRONG_WAY;
-    fences = (uint32_t)header.low_bytes + header.high_bytes;
-    fetch(source, sizeof header, image + sizeof header, fences);
+    index_at = remo__tree_index_at(&header);
+    if (index_at > FIRST_BYTES)
+        fetch(source, FIRST_BYTES, image + FIRST_BYTES, index_at - FIRST_BYTES);
     if (!has_cursor(scan, image))
         return TREE_WRONG_WAY;
     rc = leave_leaf(scan, image, &is_inside);
@@ -274,7 +278,7 @@ int remo__tree_scan_use_leaf(struct tree_scan *scan, const struct tree_source *s
     }
     if (is_whole && header.count == header.run && header.end == header.tail && fits(scan, &header))
         return copy_run(scan, source, &header);
-    uint32_t index_at = remo__tree_index_at(&header); /* the fences that were checked stay */
+    /* The fences that were checked stay. */
     fetch(source, index_at, image + index_at, header.end - index_at);
     return use_entries(scan, image, &header, is_inside, is_whole);
 }
