@@ -68,6 +68,9 @@ static int open_private(struct remo_kv *kv, const struct remo_kv_options *option
     kv->stripes = options->stripes;
     kv->hash_mask = UINT64_MAX;
     kv->messages_max = messages_of(nodes);
+    kv->reclaim_key = malloc(options->key_bytes_max);
+    if (!kv->reclaim_key)
+        return remo__fail(-ENOMEM, "no memory for a key of %u bytes", options->key_bytes_max);
     /* Entries whose removal is in a message or deferred: "Size of the index" in docs/internals/kv.md. */
     uint64_t ended_max = kv->messages_max * REMO__KV_BATCH_MAX + REMO__KV_DEFERRED_MAX;
     int rc = remo__kv_index_open(&kv->index, nodes * (kv->slots_per_node + ended_max));
@@ -133,6 +136,7 @@ void remo_kv_close(struct remo_kv *kv) {
         remo__kv_threads_close(kv);
     remo__kv_pool_close(&kv->pool);
     remo__kv_index_close(&kv->index);
+    free(kv->reclaim_key);
     free(kv);
 }
 

@@ -150,6 +150,7 @@ struct remo_kv {
     uint32_t deferred_count;
     struct remo__kv_record deferred[REMO__KV_DEFERRED_MAX];
     uint64_t reclaimed_ns; /* time of the last scan of reclaim.c */
+    char *reclaim_key;     /* the key of a slot */
 };
 
 /* Steps of an operation in flight. Changes: docs/internals/kv.md. */

@@ -8,10 +8,10 @@
 #define RECLAIM_NS_MIN REMO__NS_PER_S /* between two scans, which read all slots of this node */
 
 /* Compute the index entry of the key in a slot of this node. False: the length is invalid (peers can write
- * it). */
+ * it). The key is copied to memory of the map, because the stack of a worker is small. send_mutex is held. */
 static bool entry_of_slot(const struct remo_kv *kv, uint32_t slot, uint64_t head, uint64_t *ret_hash,
                           uint64_t *ret_entry) {
-    char key[REMO__KV_KEY_BYTES_MAX + 1];
+    char *key = kv->reclaim_key;
     uint32_t bytes = remo__kv_head_key_bytes(head);
     if (bytes > kv->shape.key_bytes_max)
         return false;

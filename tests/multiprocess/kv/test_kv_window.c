@@ -586,6 +586,35 @@ static int stale_slot(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* Inserts of a window find no free slot. On a network, workers scan the slots on their small stacks. */
+static int full_window(struct remo_node *node, void *ctx) {
+    enum { WINDOW = 4 };
+    struct remo_kv *kv;
+    struct remo_kv_options options = {.capacity = 10, .value_bytes_max = 8};
+    struct remo_kv_op ops[WINDOW];
+    uint64_t keys[WINDOW], key = 0;
+    (void)ctx;
+    if (kv_open(node, &options, &kv) != 0)
+        return 1;
+    for (; remo_node_rank(node) == 0 && remo__kv_pool_free(&kv->pool) > 0; key++)
+        CHECK_OK(remo_kv_insert(kv, &key, sizeof key, &key, sizeof key));
+    for (uint32_t i = 0; i < WINDOW && remo_node_rank(node) == 0; i++) {
+        struct remo__kv_cursor cursor =
+            remo__kv_index_seek(&kv->index, remo__kv_hash(&(uint64_t){i}, sizeof key));
+        char *slot =
+            kv->own + remo__kv_slot_at(kv, remo__kv_entry_slot(remo__kv_index_first(&kv->index, &cursor)));
+        remo__store(slot, remo__kv_head_with(remo__load(slot), REMO__KV_DELETED));
+        keys[i] = key + i;
+        ops[i] = op_of(REMO_KV_INSERT, &keys[i], &keys[i]);
+        CHECK_OK(remo_kv_start(kv, &ops[i]));
+    }
+    for (uint32_t i = 0; i < WINDOW && remo_node_rank(node) == 0; i++)
+        CHECK_OK(remo_kv_wait(kv, &ops[i]));
+    CHECK_OK(cluster_meet());
+    remo_kv_close(kv);
+    return cluster_meet();
+}
+
 static void setup(void) {
     for (uint32_t i = 0; i < 2; i++) {
         atomic_store(&window->is_held[i], false);
@@ -606,6 +635,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(started_again, 1),
         CLUSTER_TEST(unsent, 1),
         CLUSTER_TEST(stale_slot, 1),
+        CLUSTER_TEST(full_window, 2),
         {0},
     };
     window = cluster_shared(sizeof *window);
