@@ -91,6 +91,26 @@ static void test_one_line_overflows(void **state) {
     remo__kv_index_close(&index);
 }
 
+/* An entry that is discarded in a search for another hash hides no displaced entry of that hash. */
+static void test_discard(void **state) {
+    (void)state;
+    struct remo__kv_index index;
+    assert_int_equal(remo__kv_index_open(&index, 100), 0);
+    uint64_t hash = 1, other = UINT64_MAX / index.lines_count + 2; /* of the next line */
+    other = (other & ~UINT64_C(0xffff)) + 0x10001;                 /* the same fingerprint */
+    assert_int_equal(remo__kv_index_line_of(&index, other), remo__kv_index_line_of(&index, hash) + 1);
+    uint64_t stale = remo__kv_entry_make(other, 1, 1000, 7), last = 0;
+    assert_int_equal(remo__kv_index_add(&index, other, stale), 0);
+    for (uint32_t i = 0; i <= REMO__KV_LINE_ENTRIES; i++)
+        assert_int_equal(remo__kv_index_add(&index, hash, last = remo__kv_entry_make(hash, 1, i, 7)), 0);
+    assert_true(remo__kv_index_discard(&index, hash, stale));
+    assert_false(remo__kv_index_discard(&index, hash, stale));
+    assert_int_equal(remo__kv_index_count(&index), REMO__KV_LINE_ENTRIES + 1);
+    assert_true(finds(&index, hash, last));
+    assert_int_equal(sum_displaced_counts(&index), 1);
+    remo__kv_index_close(&index);
+}
+
 /* Lines per search, times 100, over a sample of hashes. */
 static uint64_t search_length(const struct remo__kv_index *index) {
     uint64_t lines = 0;
@@ -204,6 +224,7 @@ int main(void) {
         cmocka_unit_test(test_entry),
         cmocka_unit_test(test_add_remove),
         cmocka_unit_test(test_one_line_overflows),
+        cmocka_unit_test(test_discard),
         cmocka_unit_test(test_no_tombstones),
         cmocka_unit_test(test_search_beside_changes),
         cmocka_unit_test(test_pool),

@@ -106,20 +106,27 @@ static int probe_until_whole(struct remo_kv *kv, struct remo__kv_thread *mine, c
 
 /* The slot does not have the key. Remove the entry if its period has ended: the slot is DELETED, or it has
  * another generation, since generations only grow. Without this, an entry whose removal a failed node did not
- * send would stay forever. */
-static void drop_if_stale(struct remo_kv *kv, uint64_t index_hash, uint64_t entry, uint64_t head) {
+ * send would stay forever. The key of the entry may be another one, with the same fingerprint and another
+ * line. A removal with the wrong hash decrements the counts of wrong lines, and searches would miss keys that
+ * are present. */
+static void drop_if_stale(struct remo_kv *kv, const struct remo__kv_key *key, uint64_t entry,
+                          const char *slot, uint64_t head) {
     bool is_same_generation =
         (remo__kv_head_generation(head) & REMO__KV_GENERATION_MASK) == remo__kv_entry_generation(entry);
     if (is_same_generation && remo__kv_head_state(head) != REMO__KV_DELETED)
         return;
     if (remo__kv_entry_node(entry) == kv->rank && is_same_generation) {
-        (void)remo__mutex_lock(kv->node, &kv->send_mutex, REMO_FOREVER);
-        (void)remo__kv_free_stale(kv, index_hash, entry);
-        remo__mutex_unlock(kv->node, &kv->send_mutex);
+        remo__kv_reclaim_slot(kv, remo__kv_entry_slot(entry));
         return;
     }
+    if (is_same_generation && !remo__kv_slot_has_key(&kv->shape, slot, head, key))
+        return; /* a change of its own key, or a record of the node of the slot, removes the entry */
+    uint64_t index_hash = remo__kv_index_hash(kv, key->hash);
     (void)remo__mutex_lock(kv->node, &kv->index_mutex, REMO_FOREVER);
-    (void)remo__kv_index_remove(&kv->index, index_hash, entry);
+    if (is_same_generation)
+        (void)remo__kv_index_remove(&kv->index, index_hash, entry);
+    else /* its key is overwritten */
+        (void)remo__kv_index_discard(&kv->index, index_hash, entry);
     remo__mutex_unlock(kv->node, &kv->index_mutex);
 }
 
@@ -127,17 +134,19 @@ static void drop_if_stale(struct remo_kv *kv, uint64_t index_hash, uint64_t entr
  * is from a writer that failed. The value is left in mine->scratch. */
 static int probe_locked(struct remo_kv *kv, struct remo__kv_thread *mine, const struct remo__kv_key *key,
                         uint64_t entry, struct remo__kv_snapshot *snapshot) {
-    enum remo__kv_verdict verdict;
-    int rc = probe_slot(kv, mine, key, entry, NULL, 0, &verdict, snapshot);
+    const char *slot;
+    int rc = open_slot(kv, mine, entry, &slot);
     if (rc != 0)
         return rc;
+    enum remo__kv_verdict verdict =
+        remo__kv_slot_read(&kv->shape, slot, key, NULL, 0, mine->scratch, snapshot);
     if (verdict == REMO__KV_VERDICT_TORN)
         return remo__fail(-EIO,
                           "cannot use slot %u of node %u: both copies have a checksum mismatch; copy the "
                           "other keys into a new map",
                           remo__kv_entry_slot(entry), remo__kv_entry_node(entry));
     if (verdict == REMO__KV_VERDICT_OTHER)
-        drop_if_stale(kv, remo__kv_index_hash(kv, key->hash), entry, snapshot->head);
+        drop_if_stale(kv, key, entry, slot, snapshot->head);
     return verdict != REMO__KV_VERDICT_OTHER;
 }
 

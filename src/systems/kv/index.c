@@ -84,8 +84,9 @@ int remo__kv_index_add(struct remo__kv_index *index, uint64_t hash, uint64_t ent
     return 0;
 }
 
-bool remo__kv_index_remove(struct remo__kv_index *index, uint64_t hash, uint64_t entry) {
-    uint32_t home = remo__kv_index_line_of(index, hash), line = home, at;
+/* Empty the place of the entry, which a search from line `home` on finds. Returns false if there is none. */
+static bool empty_place(struct remo__kv_index *index, uint32_t home, uint64_t entry, uint32_t *ret_line) {
+    uint32_t line = home, at;
     while ((at = find_place(&index->lines[line], entry)) == REMO__KV_LINE_ENTRIES) {
         if (atomic_load_explicit(&index->lines[line].displaced_count, memory_order_relaxed) == 0)
             return false;
@@ -94,9 +95,22 @@ bool remo__kv_index_remove(struct remo__kv_index *index, uint64_t hash, uint64_t
             return false;
     }
     atomic_store_explicit(&index->lines[line].entry[at], 0, memory_order_release);
-    change_displaced(index, home, line, -UINT64_C(1));
     change_count(index, -UINT64_C(1));
+    *ret_line = line;
     return true;
+}
+
+bool remo__kv_index_remove(struct remo__kv_index *index, uint64_t hash, uint64_t entry) {
+    uint32_t home = remo__kv_index_line_of(index, hash), line;
+    if (!empty_place(index, home, entry, &line))
+        return false;
+    change_displaced(index, home, line, -UINT64_C(1));
+    return true;
+}
+
+bool remo__kv_index_discard(struct remo__kv_index *index, uint64_t hash, uint64_t entry) {
+    uint32_t line;
+    return empty_place(index, remo__kv_index_line_of(index, hash), entry, &line);
 }
 
 uint64_t remo__kv_index_next_line(const struct remo__kv_index *index, struct remo__kv_cursor *cursor) {

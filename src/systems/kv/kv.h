@@ -261,6 +261,8 @@ static inline bool remo__kv_key_fits(const struct remo_kv *kv, const void *key, 
 /* Return the slots of this node to the pool that are DELETED and still have an index entry, and defer records
  * that remove these entries. Once a second; otherwise only wait for a thread that does so. */
 void remo__kv_reclaim(struct remo_kv *kv);
+/* Do the same for one slot, at any time. */
+void remo__kv_reclaim_slot(struct remo_kv *kv, uint32_t slot);
 
 /* ---- tracker.c ---- */
 

@@ -21,16 +21,25 @@ static bool entry_of_slot(const struct remo_kv *kv, uint32_t slot, uint64_t head
     return true;
 }
 
+/* Free the slot if it is DELETED and has an entry. If its entry is absent, the slot is free, or the abort of
+ * its insert is about to free it. send_mutex is held. */
+static void reclaim_slot(struct remo_kv *kv, uint32_t slot) {
+    uint64_t hash, entry, head = remo__load(kv->own + remo__kv_slot_at(kv, slot));
+    if (remo__kv_head_state(head) == REMO__KV_DELETED && entry_of_slot(kv, slot, head, &hash, &entry))
+        (void)remo__kv_free_stale(kv, hash, entry);
+}
+
+void remo__kv_reclaim_slot(struct remo_kv *kv, uint32_t slot) {
+    (void)remo__mutex_lock(kv->node, &kv->send_mutex, REMO_FOREVER);
+    reclaim_slot(kv, slot);
+    remo__mutex_unlock(kv->node, &kv->send_mutex);
+}
+
 /* Scan the slots. send_mutex is held. */
 static void reclaim_slots(struct remo_kv *kv) {
-    uint64_t hash, entry;
     remo__kv_send_deferred(kv); /* makes room for the records of these slots */
-    for (uint32_t slot = 0; slot < kv->slots_per_node; slot++) {
-        uint64_t head = remo__load(kv->own + remo__kv_slot_at(kv, slot));
-        /* If its entry is absent, the slot is free, or the abort of its insert is about to free it. */
-        if (remo__kv_head_state(head) == REMO__KV_DELETED && entry_of_slot(kv, slot, head, &hash, &entry))
-            (void)remo__kv_free_stale(kv, hash, entry);
-    }
+    for (uint32_t slot = 0; slot < kv->slots_per_node; slot++)
+        reclaim_slot(kv, slot);
 }
 
 void remo__kv_reclaim(struct remo_kv *kv) {

@@ -615,6 +615,82 @@ static int full_window(struct remo_node *node, void *ctx) {
     return cluster_meet();
 }
 
+/* ---- stale entries of other keys with the same fingerprint ---- */
+
+#define NEIGHBOUR_KEYS (REMO__KV_LINE_ENTRIES + 1)
+
+/* Return key number `n` whose entry belongs into the line. */
+static uint64_t key_of_line(const struct remo_kv *kv, uint32_t line, uint32_t n) {
+    for (uint64_t key = 1;; key++) {
+        uint64_t hash = remo__kv_index_hash(kv, remo__kv_hash(&key, sizeof key));
+        if (remo__kv_index_line_of(&kv->index, hash) == line && n-- == 0)
+            return key;
+    }
+}
+
+/* Set the head of the slot of `key`, which is on this node. */
+static int set_head(struct remo_kv *kv, uint64_t key, uint32_t generation, enum remo__kv_state state) {
+    struct remo__kv_cursor cursor =
+        remo__kv_index_seek(&kv->index, remo__kv_index_hash(kv, remo__kv_hash(&key, sizeof key)));
+    for (uint64_t entry; (entry = remo__kv_index_next(&kv->index, &cursor)) != 0;) {
+        char *slot = kv->own + remo__kv_slot_at(kv, remo__kv_entry_slot(entry));
+        if (remo__load(slot + 8) != key)
+            continue;
+        remo__store(slot, remo__kv_head_make(generation, sizeof key, state));
+        return 0;
+    }
+    return 1;
+}
+
+/* All fingerprints are equal. A line is full, and one of its keys is in the next line. There a search for an
+ * absent key of the first line meets the entry of a neighbour, whose slot is deleted, or has another
+ * generation. Afterwards all keys of the line are still found. */
+static int neighbour(struct remo_node *node, uint32_t searcher, uint32_t generation) {
+    struct remo_kv *kv;
+    uint32_t rank = remo_node_rank(node);
+    uint64_t value;
+    if (open_small(node, &kv) != 0)
+        return 1;
+    remo__kv_set_hash_mask(kv, ~UINT64_C(0xffff));
+    CHECK_OK(cluster_meet());
+    uint64_t stale = key_of_line(kv, 2, 0), absent = key_of_line(kv, 1, NEIGHBOUR_KEYS);
+    if (rank == 0) {
+        CHECK_OK(remo_kv_insert(kv, &stale, sizeof stale, &stale, sizeof stale));
+        for (uint32_t i = 0; i < NEIGHBOUR_KEYS; i++) {
+            uint64_t key = key_of_line(kv, 1, i);
+            CHECK_OK(remo_kv_insert(kv, &key, sizeof key, &key, sizeof key));
+        }
+        CHECK(set_head(kv, stale, generation, REMO__KV_DELETED) == 0);
+    }
+    CHECK_OK(cluster_meet());
+    if (rank == searcher)
+        CHECK_CODE(remo_kv_delete(kv, &absent, sizeof absent), -ENOENT);
+    for (uint32_t i = 0; i < NEIGHBOUR_KEYS; i++) {
+        uint64_t key = key_of_line(kv, 1, i);
+        CHECK_OK(remo_kv_get(kv, &key, sizeof key, &value, sizeof value, NULL));
+    }
+    if (rank == searcher) /* a record of the node of the slot removes an entry of the same generation */
+        CHECK_EQUAL(remo_kv_count(kv), NEIGHBOUR_KEYS + (searcher != 0 && generation == 1));
+    CHECK_OK(cluster_meet());
+    if (rank == 0)
+        CHECK_OK(remo_kv_insert(kv, &absent, sizeof absent, &value, sizeof value));
+    CHECK_OK(cluster_meet());
+    for (uint32_t i = 0; i <= NEIGHBOUR_KEYS; i++) {
+        uint64_t key = key_of_line(kv, 1, i);
+        CHECK_OK(remo_kv_get(kv, &key, sizeof key, &value, sizeof value, NULL));
+    }
+    CHECK_OK(cluster_meet());
+    remo_kv_close(kv);
+    return cluster_meet();
+}
+
+static int neighbours(struct remo_node *node, void *ctx) {
+    (void)ctx;
+    int rc = neighbour(node, 0, 1);
+    rc = rc ? rc : neighbour(node, 1, 1);
+    return rc ? rc : neighbour(node, 1, 2);
+}
+
 static void setup(void) {
     for (uint32_t i = 0; i < 2; i++) {
         atomic_store(&window->is_held[i], false);
@@ -636,6 +712,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(unsent, 1),
         CLUSTER_TEST(stale_slot, 1),
         CLUSTER_TEST(full_window, 2),
+        CLUSTER_TEST(neighbours, 2),
         {0},
     };
     window = cluster_shared(sizeof *window);
