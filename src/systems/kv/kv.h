@@ -149,7 +149,8 @@ struct remo_kv {
     _Atomic uint64_t acked_number; /* the messages up to this one have ended at all receivers */
     uint32_t deferred_count;
     struct remo__kv_record deferred[REMO__KV_DEFERRED_MAX];
-    uint64_t reclaimed_ns; /* time of the last scan of reclaim.c */
+    uint64_t reclaimed_ns; /* time of the last scan of all slots, which had room for all records */
+    uint32_t reclaim_slot; /* at which the next scan begins */
     char *reclaim_key;     /* the key of a slot */
 };
 
@@ -259,7 +260,7 @@ static inline bool remo__kv_key_fits(const struct remo_kv *kv, const void *key, 
 /* ---- reclaim.c ---- */
 
 /* Return the slots of this node to the pool that are DELETED and still have an index entry, and defer records
- * that remove these entries. Once a second; otherwise only wait for a thread that does so. */
+ * that remove these entries. All such slots once a second, otherwise those among the next 1024 slots. */
 void remo__kv_reclaim(struct remo_kv *kv);
 /* Do the same for one slot, at any time. */
 void remo__kv_reclaim_slot(struct remo_kv *kv, uint32_t slot);

@@ -5,7 +5,8 @@
 #include "base/clock.h"
 #include "systems/kv/kv.h"
 
-#define RECLAIM_NS_MIN REMO__NS_PER_S /* between two scans, which read all slots of this node */
+#define RECLAIM_NS_MIN REMO__NS_PER_S /* between two scans that read all slots of this node */
+#define RECLAIM_SLOTS 1024u           /* that a scan in between reads */
 
 /* Compute the index entry of the key in a slot of this node. False: the length is invalid (peers can write
  * it). The key is copied to memory of the map, because the stack of a worker is small. send_mutex is held. */
@@ -35,19 +36,25 @@ void remo__kv_reclaim_slot(struct remo_kv *kv, uint32_t slot) {
     remo__mutex_unlock(kv->node, &kv->send_mutex);
 }
 
-/* Scan the slots. send_mutex is held. */
-static void reclaim_slots(struct remo_kv *kv) {
+/* Scan `count` slots, from the end of the last scan on. Returns false if there was no room for a record: the
+ * next scan continues there. send_mutex is held. */
+static bool reclaim_slots(struct remo_kv *kv, uint32_t count) {
     remo__kv_send_deferred(kv); /* makes room for the records of these slots */
-    for (uint32_t slot = 0; slot < kv->slots_per_node; slot++)
-        reclaim_slot(kv, slot);
+    for (; count > 0; count--) {
+        if (kv->deferred_count == REMO__KV_DEFERRED_MAX)
+            return false;
+        reclaim_slot(kv, kv->reclaim_slot);
+        kv->reclaim_slot = (kv->reclaim_slot + 1) % kv->slots_per_node;
+    }
+    return true;
 }
 
 void remo__kv_reclaim(struct remo_kv *kv) {
     (void)remo__mutex_lock(kv->node, &kv->send_mutex, REMO_FOREVER);
     uint64_t now = remo__now_ns();
-    if (kv->reclaimed_ns == 0 || now - kv->reclaimed_ns >= RECLAIM_NS_MIN) {
+    bool scans_all = kv->reclaimed_ns == 0 || now - kv->reclaimed_ns >= RECLAIM_NS_MIN;
+    uint32_t count = scans_all ? kv->slots_per_node : (uint32_t)remo__min(kv->slots_per_node, RECLAIM_SLOTS);
+    if (reclaim_slots(kv, count) && scans_all)
         kv->reclaimed_ns = now;
-        reclaim_slots(kv);
-    }
     remo__mutex_unlock(kv->node, &kv->send_mutex);
 }

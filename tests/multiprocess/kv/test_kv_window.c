@@ -586,6 +586,51 @@ static int stale_slot(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* Make a slot of this node DELETED, with an entry that no record removes. */
+static int add_deleted(struct remo_kv *kv, uint64_t key, uint32_t slot) {
+    char *at = kv->own + remo__kv_slot_at(kv, slot);
+    uint64_t hash = remo__kv_hash(&key, sizeof key);
+    remo__store(at, remo__kv_head_make(1, sizeof key, REMO__KV_DELETED));
+    remo__store(at + 8, key);
+    CHECK_OK(remo__kv_index_add(&kv->index, hash, remo__kv_entry_make(hash, kv->rank, slot, 1)));
+    return 0;
+}
+
+/* A scan that has no room for a record does not count as one. After a scan that finds nothing, a bounded
+ * number of further ones finds a slot, without a pause. The peer opens no map, so no record is sent. */
+static int reclaims(struct remo_node *node, void *ctx) {
+    enum { CAPACITY = 10000, SCANS = 6 };
+    struct remo_kv *kv;
+    struct remo_kv_options options = {.capacity = CAPACITY, .key_bytes_max = 8, .value_bytes_max = 8};
+    (void)ctx;
+    if (remo_node_rank(node) != 0)
+        return cluster_meet();
+    node->op_timeout_ns = SECOND / 10; /* of the close */
+    CHECK_OK(remo_kv_open(remo_node_root(node), "kv", &options, &kv));
+    CHECK(kv->slots_per_node < SCANS * 1024);
+    CHECK_OK(remo__mutex_lock(node, &kv->index_mutex, REMO_FOREVER));
+    while (remo__kv_pool_take(&kv->pool) != REMO__KV_NO_SLOT)
+        ;
+    remo__mutex_unlock(node, &kv->index_mutex);
+    CHECK(add_deleted(kv, 1, kv->slots_per_node - 1) == 0);
+    CHECK_OK(remo__mutex_lock(node, &kv->send_mutex, REMO_FOREVER));
+    kv->deferred_count = REMO__KV_DEFERRED_MAX;
+    remo__mutex_unlock(node, &kv->send_mutex);
+    remo__kv_reclaim(kv);
+    CHECK_EQUAL(remo__kv_pool_free(&kv->pool), 0);
+    CHECK_OK(remo__mutex_lock(node, &kv->send_mutex, REMO_FOREVER));
+    kv->deferred_count = 0;
+    remo__mutex_unlock(node, &kv->send_mutex);
+    remo__kv_reclaim(kv);
+    CHECK_EQUAL(remo__kv_pool_free(&kv->pool), 1);
+    CHECK(add_deleted(kv, 2, kv->slots_per_node - 2) == 0);
+    for (uint32_t scans = 0; scans < SCANS && remo__kv_pool_free(&kv->pool) == 1; scans++)
+        remo__kv_reclaim(kv);
+    CHECK_EQUAL(remo__kv_pool_free(&kv->pool), 2);
+    remo_kv_close(kv);
+    return cluster_meet();
+}
+
 /* Inserts of a window find no free slot. On a network, workers scan the slots on their small stacks. */
 static int full_window(struct remo_node *node, void *ctx) {
     enum { WINDOW = 4 };
@@ -711,6 +756,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(started_again, 1),
         CLUSTER_TEST(unsent, 1),
         CLUSTER_TEST(stale_slot, 1),
+        CLUSTER_TEST(reclaims, 2),
         CLUSTER_TEST(full_window, 2),
         CLUSTER_TEST(neighbours, 2),
         {0},
