@@ -279,7 +279,8 @@ int remo__kv_send_records(struct remo_kv *kv, const struct remo__kv_record *reco
 /* Return whether all receivers have acknowledged the messages of this node up to `number`, or have
  * departed. */
 bool remo__kv_is_acked(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t number);
-/* Defer a record until the next message is sent. Drop it if REMO__KV_DEFERRED_MAX records are deferred. */
+/* Defer a record until the next message is sent, or until a sweep finds a free message. Drop it if
+ * REMO__KV_DEFERRED_MAX records are deferred. */
 void remo__kv_defer_record(struct remo_kv *kv, const struct remo__kv_record *record);
 /* Send deferred records while messages are free. Does not block. The caller holds send_mutex. */
 void remo__kv_send_deferred(struct remo_kv *kv);

@@ -114,18 +114,6 @@ static void check_messages(struct remo_kv *kv, bool all) {
         (void)check_message(kv, number, &is_queued);
 }
 
-/* After a delete, or an insert that has timed out, a thread perhaps never polls again. So the service thread,
- * which must not wait, frees the reply slots of its messages. */
-static bool on_swept(struct remo__thread_observer *observer) {
-    struct remo_kv *kv = remo__container_of(observer, struct remo_kv, observer);
-    if (!remo__mutex_try_lock(&kv->send_mutex))
-        return true;
-    check_messages(kv, true);
-    bool more = atomic_load_explicit(&kv->acked_number, memory_order_relaxed) < kv->sent_number;
-    remo__mutex_unlock(kv->node, &kv->send_mutex);
-    return more;
-}
-
 /* ---- open ---- */
 
 /* Make the messages, and their calls. */
@@ -148,20 +136,6 @@ static int open_messages(struct remo_kv *kv) {
     return 0;
 }
 
-int remo__kv_trackers_open(struct remo_kv *kv) {
-    const struct remo_rpc_handler handler = {.number = HANDLER, .run = on_message, .ctx = kv};
-    const struct remo_rpc_options options = {
-        .participants = *remo_channel_participants(kv->channel), .handlers = &handler, .handler_count = 1};
-    int rc = open_messages(kv);
-    if (rc == 0)
-        rc = remo_rpc_open(kv->channel, "trackers", &options, &kv->trackers);
-    if (rc != 0)
-        return rc;
-    kv->observer.swept = on_swept;
-    remo__thread_observe(kv->node, &kv->observer);
-    return 0;
-}
-
 /* ---- sending ---- */
 
 void remo__kv_defer_record(struct remo_kv *kv, const struct remo__kv_record *record) {
@@ -170,6 +144,7 @@ void remo__kv_defer_record(struct remo_kv *kv, const struct remo__kv_record *rec
     if (has_room)
         kv->deferred[kv->deferred_count++] = *record;
     remo__mutex_unlock(kv->node, &kv->send_mutex);
+    remo__request_sweeps(kv->node); /* one of them sends the record, if no later message does */
     if (!has_room)
         remo__log(&kv->node->log, REMO_LOG_WARNING,
                   "map %s: dropped the removal of a key: no message is free, because a peer does not reply; "
@@ -274,6 +249,7 @@ bool remo__kv_free_stale(struct remo_kv *kv, uint64_t hash, uint64_t entry) {
     if (kv->deferred_count == REMO__KV_DEFERRED_MAX || !free_slot(kv, hash, entry))
         return false;
     kv->deferred[kv->deferred_count++] = record;
+    remo__request_sweeps(kv->node);
     return true;
 }
 
@@ -287,6 +263,36 @@ bool remo__kv_is_acked(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_
     remo__mutex_unlock(kv->node, &kv->send_mutex);
     mine->is_ack_missing = number > atomic_load_explicit(&kv->acked_number, memory_order_relaxed);
     return !mine->is_ack_missing;
+}
+
+/* ---- sweeps ---- */
+
+/* After a delete, or an insert that has timed out, a thread perhaps never polls again. So the service thread,
+ * which must not wait, frees the reply slots of its messages, and sends the deferred records. */
+static bool on_swept(struct remo__thread_observer *observer) {
+    struct remo_kv *kv = remo__container_of(observer, struct remo_kv, observer);
+    if (!remo__mutex_try_lock(&kv->send_mutex))
+        return true;
+    check_messages(kv, true);
+    remo__kv_send_deferred(kv);
+    bool more = kv->deferred_count > 0
+                || atomic_load_explicit(&kv->acked_number, memory_order_relaxed) < kv->sent_number;
+    remo__mutex_unlock(kv->node, &kv->send_mutex);
+    return more;
+}
+
+int remo__kv_trackers_open(struct remo_kv *kv) {
+    const struct remo_rpc_handler handler = {.number = HANDLER, .run = on_message, .ctx = kv};
+    const struct remo_rpc_options options = {
+        .participants = *remo_channel_participants(kv->channel), .handlers = &handler, .handler_count = 1};
+    int rc = open_messages(kv);
+    if (rc == 0)
+        rc = remo_rpc_open(kv->channel, "trackers", &options, &kv->trackers);
+    if (rc != 0)
+        return rc;
+    kv->observer.swept = on_swept;
+    remo__thread_observe(kv->node, &kv->observer);
+    return 0;
 }
 
 /* ---- close ---- */

@@ -46,3 +46,11 @@ static inline int kv_open(struct remo_node *node, const struct remo_kv_options *
     CHECK_OK(cluster_meet());
     return 0;
 }
+
+/* Wait until this node has applied the deletes of its peers: a delete does not wait for that. */
+static inline int kv_wait_for_count(const struct remo_kv *kv, uint64_t count) {
+    for (uint32_t i = 0; i < 100000 && remo_kv_count(kv) != count; i++)
+        cluster_sleep_ms(1);
+    CHECK_EQUAL(remo_kv_count(kv), count);
+    return 0;
+}

@@ -179,14 +179,6 @@ static int window_costs(struct remo_node *node, void *ctx) {
 
 /* ---- sizes ---- */
 
-/* Wait until this node has applied the deletes of its peers: a delete does not wait for that. */
-static int wait_for_count(const struct remo_kv *kv, uint64_t count) {
-    for (uint32_t i = 0; i < 100000 && remo_kv_count(kv) != count; i++)
-        cluster_sleep_ms(1);
-    CHECK_EQUAL(remo_kv_count(kv), count);
-    return 0;
-}
-
 static uint32_t next_size(uint32_t size, uint32_t max) {
     if (size == 0)
         return 1;
@@ -224,7 +216,7 @@ static int sizes_up_to(struct remo_node *node, uint32_t key_max, uint32_t value_
             CHECK_OK(cluster_meet());
         }
     }
-    if (wait_for_count(kv, 0) != 0)
+    if (kv_wait_for_count(kv, 0) != 0)
         return 1;
     free(key);
     free(value);
@@ -325,7 +317,7 @@ static int reuse(struct remo_node *node, void *ctx) {
         CHECK_OK(remo_kv_get(kv, &theirs, 8, &value, 8, NULL));
         CHECK_EQUAL(value, theirs);
     }
-    if (wait_for_count(kv, slots * size) != 0)
+    if (kv_wait_for_count(kv, slots * size) != 0)
         return 1;
     CHECK_OK(cluster_meet());
     remo_kv_close(kv);

@@ -660,6 +660,31 @@ static int full_window(struct remo_node *node, void *ctx) {
     return cluster_meet();
 }
 
+/* ---- deferred records ---- */
+
+/* Node 1 deletes a key, and its record is deferred. It makes no further change, but its service thread sends
+ * the record. */
+static int deferred(struct remo_node *node, void *ctx) {
+    struct remo_kv *kv;
+    uint64_t key = 1, hash = remo__kv_hash(&key, sizeof key);
+    (void)ctx;
+    CHECK(open_small(node, &kv) == 0);
+    if (remo_node_rank(node) == 0)
+        CHECK_OK(remo_kv_insert(kv, &key, sizeof key, &key, sizeof key));
+    CHECK_OK(cluster_meet());
+    if (remo_node_rank(node) == 1) {
+        struct remo__kv_cursor cursor = remo__kv_index_seek(&kv->index, hash);
+        uint64_t entry = remo__kv_index_first(&kv->index, &cursor);
+        const struct remo__kv_record record = {
+            .hash = hash, .entry = (entry & ~(UINT64_C(0xffff) << 48)) | REMO__KV_RECORD_REMOVE << 48};
+        remo__kv_defer_record(kv, &record);
+    }
+    CHECK(kv_wait_for_count(kv, 0) == 0);
+    CHECK_OK(cluster_meet());
+    remo_kv_close(kv);
+    return 0;
+}
+
 /* ---- stale entries of other keys with the same fingerprint ---- */
 
 #define NEIGHBOUR_KEYS (REMO__KV_LINE_ENTRIES + 1)
@@ -758,6 +783,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(stale_slot, 1),
         CLUSTER_TEST(reclaims, 2),
         CLUSTER_TEST(full_window, 2),
+        CLUSTER_TEST(deferred, 2),
         CLUSTER_TEST(neighbours, 2),
         {0},
     };
