@@ -1,5 +1,5 @@
 /* test_tx_claim.c - precedence of transactions that were in conflict often, between real nodes: a key that is
- * claimed, the end of claims, and a long transaction beside short ones. */
+ * claimed, the end of claims, their costs, and a long transaction beside short ones. */
 #include "systems/tx/tx.h"
 #include "tx_place.h"
 
@@ -96,6 +96,65 @@ static int claimed(struct remo_node *node, void *ctx) {
     return close_place(&place);
 }
 
+/* ---- costs ---- */
+
+/* A transaction that reads a key of each node, and changes that of node 1. */
+struct costly {
+    struct place *place;
+    uint64_t keys[3];
+    uint32_t conflicts, attempts; /* of the attempts, so many are to be in conflict */
+};
+
+/* A change outside transactions causes the conflict: claims do not refuse it. */
+static int change_one(void *ctx, struct remo_tx *tx) {
+    struct costly *costly = ctx;
+    struct place *place = costly->place;
+    uint64_t value = 0;
+    int rc = 0;
+    for (uint32_t i = 0; i < 3 && rc == 0; i++)
+        rc = remo_tx_read(tx, place->structure, &costly->keys[i], sizeof costly->keys[i], &value,
+                          sizeof value, NULL);
+    if (rc == 0 && costly->attempts++ < costly->conflicts)
+        rc = plain_put(place, costly->keys[1], costly->attempts);
+    return rc != 0 ? rc
+                   : remo_tx_put(tx, place->structure, &costly->keys[1], sizeof costly->keys[1], &value,
+                                 sizeof value);
+}
+
+/* An attempt takes a PREPARE, and a FINISH unless it is in conflict. Each claim of the keys takes a call to
+ * each of the other two owners, and their end a post to each. */
+static int expect_cost(struct place *place, const uint64_t *keys, uint32_t conflicts, uint32_t claims) {
+    struct costly costly = {.place = place, .keys = {keys[0], keys[1], keys[2]}, .conflicts = conflicts};
+    struct cost before = cost_of(place);
+    CHECK_OK(remo_tx_run(place->tx, change_one, &costly, LONG_TIME));
+    struct cost after = cost_of(place);
+    CHECK_EQUAL(costly.attempts, conflicts + 1);
+    CHECK_EQUAL(after.writes - before.writes, 2 * conflicts + 2 + 2 * claims + (claims > 0 ? 2 : 0));
+    CHECK_EQUAL(after.reads - before.reads, 2 * (conflicts + 1) + 1);
+    CHECK_EQUAL(after.atomics, before.atomics);
+    return 0;
+}
+
+static int costs(struct remo_node *node, void *ctx) {
+    struct place place;
+    uint64_t keys[3];
+    (void)ctx;
+    CHECK(open_place(node, &place) == 0);
+    for (uint32_t owner = 0; owner < 3; owner++) {
+        keys[owner] = key_of(&place, owner, 0);
+        if (place.rank == 0)
+            CHECK_OK(plain_put(&place, keys[owner], 0));
+    }
+    CHECK_OK(cluster_meet());
+    if (place.rank == 0) {
+        CHECK(expect_cost(&place, keys, 0, 0) == 0);
+        CHECK(expect_cost(&place, keys, REMO__TX_CONFLICTS_MAX - 1, 0) == 0);
+        CHECK(expect_cost(&place, keys, REMO__TX_CONFLICTS_MAX, 1) == 0);
+        CHECK(expect_cost(&place, keys, REMO__TX_CONFLICTS_MAX + 2, 3) == 0);
+    }
+    return close_place(&place);
+}
+
 /* ---- many nodes ---- */
 
 /* Node 0 increments keys of several owners together. All others increment one of these keys, again and
@@ -127,6 +186,7 @@ int main(int argc, char **argv) {
     static const struct cluster_test tests[] = {
         CLUSTER_TEST_NAMED("claimed_own", claimed, 2, .ctx = &owners[0]),
         CLUSTER_TEST_NAMED("claimed", claimed, 2, .ctx = &owners[1]),
+        CLUSTER_TEST(costs, 3),
         CLUSTER_TEST(long_transaction, 4),
         {0}};
     shared = cluster_shared(sizeof *shared);
