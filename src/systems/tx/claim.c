@@ -4,6 +4,7 @@
  * claimed. */
 #include <errno.h>
 
+#include "systems/tx/finish.h"
 #include "systems/tx/steps.h"
 
 /* ---- ages ---- */
@@ -150,53 +151,70 @@ static bool begin(struct remo_tx *tx) {
     return true;
 }
 
-/* Make the request for an owner in tx->request. Keys that have no room in it are not claimed. */
-static size_t make_request(struct remo_tx *tx, uint32_t owner) {
+/* Make the request for an owner. Keys that have no room in it are not claimed. */
+static void make_request(struct remo__tx_commit *entry, const struct remo_tx *tx,
+                         struct remo__tx_participant *owner) {
     struct remo__tx_request items = {0};
-    size_t at = sizeof tx->claim, bytes = at + sizeof items;
+    size_t at = entry->requests_bytes, bytes = at + sizeof tx->claim + sizeof items;
+    size_t end = remo__min(at + REMO_RPC_BYTES_MAX, sizeof entry->requests);
     for (uint32_t i = 0; i < tx->items_count; i++)
-        items.items +=
-            tx->items[i].owner == owner
-            && remo__tx_append(tx, &tx->items[i], REMO__TX_CHECK, tx->request, sizeof tx->request, &bytes);
-    memcpy(tx->request, &tx->claim, at);
-    memcpy(tx->request + at, &items, sizeof items);
-    return bytes;
+        items.items += tx->items[i].owner == owner->node
+                       && remo__tx_append(tx, &tx->items[i], REMO__TX_CHECK, entry->requests, end, &bytes);
+    memcpy(entry->requests + at, &tx->claim, sizeof tx->claim);
+    memcpy(entry->requests + at + sizeof tx->claim, &items, sizeof items);
+    owner->request_at = at;
+    owner->request_bytes = bytes - at;
+    entry->requests_bytes = remo__align_up(bytes, 8);
 }
 
-/* Claim the keys of an owner. Returns whether an older transaction claims one of them. After an error it is
- * unknown whether they are claimed (returns false): the next attempt finds the cause. */
-static bool claim_at(struct remo_tx *tx, uint32_t owner, uint64_t deadline_ns) {
-    struct remo_tx_space *space = tx->space;
-    size_t bytes = make_request(tx, owner), reply_bytes = 0;
+/* Return whether an older transaction claims a key of this node. */
+static bool claim_here(struct remo_tx_space *space, const struct remo__tx_commit *entry) {
+    const struct remo__tx_participant *own = &entry->participants[0];
     struct remo__tx_claim_reply reply = {0};
-    remo_nodeset_add(&tx->claim_owners, owner);
-    if (owner == space->node->rank) {
-        (void)execute_claim(space, owner, tx->request, bytes, &reply);
-        return reply.is_preceded;
-    }
-    int rc = remo__tx_check_waits(space);
-    if (rc == 0)
-        rc = remo_rpc_call(space->rpc, owner, REMO__TX_CLAIM, tx->request, bytes, &reply, sizeof reply,
-                           &reply_bytes,
-                           remo__min(space->node->op_timeout_ns, remo__remaining_ns(deadline_ns)));
-    if (rc != REMO__TX_ANSWER_DONE || reply_bytes != sizeof reply || reply.clock >= REMO__TX_AGE_MAX)
+    (void)execute_claim(space, own->node, entry->requests + own->request_at, own->request_bytes, &reply);
+    return reply.is_preceded;
+}
+
+/* The same for another owner, whose call has ended. After an error it is unknown whether the keys are claimed
+ * (returns false): the next attempt finds the cause. */
+static bool end_call(struct remo_tx_space *space, const struct remo__tx_participant *owner) {
+    struct remo__tx_claim_reply reply;
+    if (owner->call.status != REMO__TX_ANSWER_DONE || owner->call.reply_bytes != sizeof reply)
+        return false;
+    memcpy(&reply, owner->reply, sizeof reply);
+    if (reply.clock >= REMO__TX_AGE_MAX)
         return false;
     advance_clock(space->shared, reply.clock);
     return reply.is_preceded;
 }
 
-bool remo__tx_claim(struct remo_tx *tx, uint64_t deadline_ns) {
-    struct remo_nodeset done = {{0}};
+/* Claim the keys of all owners at the same time, as a commit lets them prepare. */
+static bool claim_all(struct remo_tx *tx, struct remo__tx_commit *entry, uint64_t deadline_ns) {
+    struct remo_tx_space *space = tx->space;
     bool is_preceded = false;
-    if (tx->claimant == 0 && !begin(tx))
+    remo__tx_find_participants(entry, tx, REMO__TX_OWNERS_OF_ALL);
+    if (entry->count > entry->is_own && remo__tx_check_waits(space) != 0)
         return false;
-    for (uint32_t i = 0; i < tx->items_count; i++) {
-        uint32_t owner = tx->items[i].owner;
-        if (remo_nodeset_has(&done, owner))
-            continue;
-        remo_nodeset_add(&done, owner);
-        is_preceded |= claim_at(tx, owner, deadline_ns);
+    for (uint32_t i = 0; i < entry->count; i++) {
+        make_request(entry, tx, &entry->participants[i]);
+        remo_nodeset_add(&tx->claim_owners, entry->participants[i].node);
     }
+    remo__tx_start_calls(entry, REMO__TX_CLAIM,
+                         remo__min(space->node->op_timeout_ns, remo__remaining_ns(deadline_ns)));
+    if (entry->is_own)
+        is_preceded = claim_here(space, entry);
+    remo__tx_await_calls(entry);
+    for (uint32_t i = entry->is_own; i < entry->count; i++)
+        is_preceded |= end_call(space, &entry->participants[i]);
+    return is_preceded;
+}
+
+bool remo__tx_claim(struct remo_tx *tx, uint64_t deadline_ns) {
+    struct remo__tx_commit *entry;
+    if ((tx->claimant == 0 && !begin(tx)) || remo__tx_take_entry(tx->space, &entry) != 0)
+        return false;
+    bool is_preceded = claim_all(tx, entry, deadline_ns);
+    remo__tx_drop(entry);
     return is_preceded;
 }
 

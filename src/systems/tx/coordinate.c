@@ -52,21 +52,22 @@ static bool has_participant(const struct remo__tx_commit *commit, uint32_t node)
     return false;
 }
 
-static void add_owners(struct remo__tx_commit *commit, const struct remo_tx *tx, bool is_own) {
+static void add_owners(struct remo__tx_commit *commit, const struct remo_tx *tx, enum remo__tx_owners which,
+                       bool is_own) {
     for (uint32_t i = 0; i < tx->items_count; i++) {
         uint32_t owner = tx->items[i].owner;
-        if (remo__tx_op_of(&tx->items[i]) != REMO__TX_CHECK && (owner == commit->id.coordinator) == is_own
-            && !has_participant(commit, owner))
+        bool is_needed = which == REMO__TX_OWNERS_OF_ALL || remo__tx_op_of(&tx->items[i]) != REMO__TX_CHECK;
+        if (is_needed && (owner == commit->id.coordinator) == is_own && !has_participant(commit, owner))
             (void)remo__tx_add_participant(commit, owner);
     }
 }
 
-/* Find all participants. The decider is not this node: an outcome that only this node has would be lost
- * with it. */
-static void find_participants(struct remo__tx_commit *commit, const struct remo_tx *tx) {
-    add_owners(commit, tx, true);
+/* The decider is not this node: an outcome that only this node has would be lost with it. */
+void remo__tx_find_participants(struct remo__tx_commit *commit, const struct remo_tx *tx,
+                                enum remo__tx_owners which) {
+    add_owners(commit, tx, which, true);
     commit->is_own = commit->count > 0;
-    add_owners(commit, tx, false);
+    add_owners(commit, tx, which, false);
 }
 
 /* Append the header of a PREPARE, and the ranks of all participants but this node. */
@@ -96,31 +97,32 @@ static int make_request(struct remo__tx_commit *commit, const struct remo_tx *tx
 
 static int make_requests(struct remo__tx_commit *commit, const struct remo_tx *tx) {
     int rc = 0;
-    find_participants(commit, tx);
+    remo__tx_find_participants(commit, tx, REMO__TX_OWNERS_OF_CHANGES);
     for (uint32_t i = 0; i < commit->count && rc == 0; i++)
         rc = make_request(commit, tx, &commit->participants[i]);
     return rc;
 }
 
-/* ---- PREPARE ---- */
+/* ---- calls that start together ---- */
 
-static void start_prepare(struct remo__tx_commit *commit, struct remo__tx_participant *participant) {
-    struct remo_tx_space *space = commit->space;
-    participant->call = (struct remo_rpc_op){.node = participant->node,
-                                             .number = REMO__TX_PREPARE,
-                                             .request = commit->requests + participant->request_at,
-                                             .request_bytes = participant->request_bytes,
-                                             .reply = participant->reply,
-                                             .reply_cap = sizeof participant->reply,
-                                             .timeout_ns = space->node->op_timeout_ns,
-                                             .waits = !commit->is_own}; /* this node prepares meanwhile */
-    int rc = remo_rpc_start(space->rpc, &participant->call);
-    if (rc != 0) /* -EAGAIN, which would mean a conflict: the node has not opened the space */
-        participant->call.status = rc == -EAGAIN ? -ETIMEDOUT : rc;
+void remo__tx_start_calls(struct remo__tx_commit *commit, enum remo__tx_handler number, uint64_t timeout_ns) {
+    for (uint32_t i = commit->is_own; i < commit->count; i++) {
+        struct remo__tx_participant *participant = &commit->participants[i];
+        participant->call = (struct remo_rpc_op){.node = participant->node,
+                                                 .number = number,
+                                                 .request = commit->requests + participant->request_at,
+                                                 .request_bytes = participant->request_bytes,
+                                                 .reply = participant->reply,
+                                                 .reply_cap = sizeof participant->reply,
+                                                 .timeout_ns = timeout_ns,
+                                                 .waits = !commit->is_own}; /* this node works meanwhile */
+        int rc = remo_rpc_start(commit->space->rpc, &participant->call);
+        if (rc != 0) /* -EAGAIN, which would mean a conflict: the node has not opened the space */
+            participant->call.status = rc == -EAGAIN ? -ETIMEDOUT : rc;
+    }
 }
 
-/* Wait until the PREPAREs of other nodes have ended. */
-static void await_replies(struct remo__tx_commit *commit) {
+void remo__tx_await_calls(struct remo__tx_commit *commit) {
     struct remo_rpc_op *calls[REMO_TX_ITEMS_MAX] = {NULL};
     uint32_t count = 0;
     for (uint32_t i = commit->is_own; i < commit->count; i++)
@@ -130,6 +132,8 @@ static void await_replies(struct remo__tx_commit *commit) {
     for (uint32_t i = 0; i < count && rc != 0; i++)
         remo_rpc_cancel(calls[i]); /* the wait was refused */
 }
+
+/* ---- PREPARE ---- */
 
 /* Return the status of a PREPARE that has ended. */
 static int end_prepare(struct remo__tx_participant *participant) {
@@ -182,11 +186,10 @@ static void take_evidence(struct remo_tx *tx, const struct remo__tx_participant 
 /* Let all participants prepare at the same time. */
 static int prepare(struct remo_tx *tx, struct remo__tx_commit *commit) {
     int rc = 0;
-    for (uint32_t i = commit->is_own; i < commit->count; i++)
-        start_prepare(commit, &commit->participants[i]);
+    remo__tx_start_calls(commit, REMO__TX_PREPARE, tx->space->node->op_timeout_ns);
     if (commit->is_own)
         rc = prepare_here(tx, commit, &commit->participants[0]);
-    await_replies(commit);
+    remo__tx_await_calls(commit);
     for (uint32_t i = commit->is_own; i < commit->count; i++) {
         int status = end_prepare(&commit->participants[i]);
         if (status != REMO__TX_ANSWER_DONE && (rc == 0 || rc == -EAGAIN))

@@ -2,6 +2,7 @@
  *
  * Model:   an entry is in use until each participant that may have prepared has executed a FINISH, or has
  *          failed. So a later transaction with the same number finds no record that is PREPARED.
+ *          The CLAIMs of a transaction (claim.c) use an entry too, until their calls have ended.
  * Losses:  a participant that the coordinator has lost may be up for other nodes, and abort. So a transaction
  *          that commits without the decider is applied nowhere else until all nodes to which the coordinator
  *          is connected have confirmed that they have lost it too (CONFIRM), and each participant that is
@@ -76,6 +77,8 @@ struct remo__tx_commit {
     struct remo__tx_participant participants[REMO__TX_PARTICIPANTS_MAX];
 };
 
+/* ---- finish.c ---- */
+
 /* Add a participant that has not prepared. */
 struct remo__tx_participant *remo__tx_add_participant(struct remo__tx_commit *commit, uint32_t node);
 /* Set the call of a participant to the message of the outcome, without a timeout and `done`. */
@@ -88,3 +91,15 @@ void remo__tx_finish_all(struct remo__tx_commit *commit, bool commits, struct re
 void remo__tx_decide_later(struct remo__tx_commit *commit);
 /* End one use that `unfinished` counts. */
 void remo__tx_drop(struct remo__tx_commit *commit);
+
+/* ---- coordinate.c ---- */
+
+enum remo__tx_owners { REMO__TX_OWNERS_OF_CHANGES, REMO__TX_OWNERS_OF_ALL /* items */ };
+
+/* Add the owners of items of the transaction as participants, and set is_own. */
+void remo__tx_find_participants(struct remo__tx_commit *commit, const struct remo_tx *tx,
+                                enum remo__tx_owners which);
+/* Start calls with the requests of all participants but this node. */
+void remo__tx_start_calls(struct remo__tx_commit *commit, enum remo__tx_handler number, uint64_t timeout_ns);
+/* Wait until all of them have ended. Their statuses and replies are in the participants. */
+void remo__tx_await_calls(struct remo__tx_commit *commit);
