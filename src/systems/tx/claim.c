@@ -151,6 +151,22 @@ static bool begin(struct remo_tx *tx) {
     return true;
 }
 
+/* End the claims of the transaction at these owners. An UNCLAIM needs no acknowledgement: one that cannot be
+ * sent is not repeated, because claims have a time limit. It ends no later claim with the same number: a
+ * message that is queued precedes all calls that start later, and the last CLAIM before it has ended, so it
+ * is not queued any more (docs/internals/rpc.md, Order). */
+static void unclaim_at(struct remo_tx *tx, const struct remo_nodeset *owners) {
+    struct remo_tx_space *space = tx->space;
+    for (uint32_t node = 0; node < space->node->size; node++) {
+        if (!remo_nodeset_has(owners, node))
+            continue;
+        if (node == space->node->rank)
+            execute_unclaim(space, node, tx->claim.number);
+        else
+            (void)remo_rpc_post_queued(space->rpc, node, REMO__TX_UNCLAIM, &tx->claim, sizeof tx->claim);
+    }
+}
+
 /* Make the request for an owner. Keys that have no room in it are not claimed. */
 static void make_request(struct remo__tx_commit *entry, const struct remo_tx *tx,
                          struct remo__tx_participant *owner) {
@@ -191,14 +207,18 @@ static bool end_call(struct remo_tx_space *space, const struct remo__tx_particip
 /* Claim the keys of all owners at the same time, as a commit lets them prepare. */
 static bool claim_all(struct remo_tx *tx, struct remo__tx_commit *entry, uint64_t deadline_ns) {
     struct remo_tx_space *space = tx->space;
+    struct remo_nodeset owners = {{0}};
     bool is_preceded = false;
     remo__tx_find_participants(entry, tx, REMO__TX_OWNERS_OF_ALL);
     if (entry->count > entry->is_own && remo__tx_check_waits(space) != 0)
         return false;
     for (uint32_t i = 0; i < entry->count; i++) {
         make_request(entry, tx, &entry->participants[i]);
-        remo_nodeset_add(&tx->claim_owners, entry->participants[i].node);
+        remo_nodeset_add(&owners, entry->participants[i].node);
+        remo_nodeset_remove(&tx->claim_owners, entry->participants[i].node);
     }
+    unclaim_at(tx, &tx->claim_owners); /* the attempt has not used them */
+    tx->claim_owners = owners;
     remo__tx_start_calls(entry, REMO__TX_CLAIM,
                          remo__min(space->node->op_timeout_ns, remo__remaining_ns(deadline_ns)));
     if (entry->is_own)
@@ -218,19 +238,10 @@ bool remo__tx_claim(struct remo_tx *tx, uint64_t deadline_ns) {
     return is_preceded;
 }
 
-/* A post that cannot be sent is not repeated: the claim has a time limit. */
 void remo__tx_unclaim(struct remo_tx *tx) {
-    struct remo_tx_space *space = tx->space;
     if (remo__likely(tx->claimant == 0))
         return;
-    for (uint32_t node = 0; node < space->node->size; node++) {
-        if (!remo_nodeset_has(&tx->claim_owners, node))
-            continue;
-        if (node == space->node->rank)
-            execute_unclaim(space, node, tx->claim.number);
-        else
-            (void)remo_rpc_post_queued(space->rpc, node, REMO__TX_UNCLAIM, &tx->claim, sizeof tx->claim);
-    }
+    unclaim_at(tx, &tx->claim_owners);
     tx->claimant = 0;
-    atomic_fetch_and(&space->claim_numbers, ~(1u << tx->claim.number));
+    atomic_fetch_and(&tx->space->claim_numbers, ~(1u << tx->claim.number));
 }

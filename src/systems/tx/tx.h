@@ -483,7 +483,8 @@ void remo__tx_stop_claims(struct remo_tx_space *space);
 /* An attempt of the transaction was in conflict: claim all its keys, instead of those of an earlier attempt.
  * Keys whose owner does not answer until the deadline, or all keys if other transactions use all numbers or
  * all entries of commits, are not claimed. Returns whether an older transaction claims one of the keys, so
- * another attempt would fail. 1 call to each owner, all at the same time. */
+ * another attempt would fail. 1 call to each owner, all at the same time; 1 post to each owner of the earlier
+ * attempt that this one has not used. */
 bool remo__tx_claim(struct remo_tx *tx, uint64_t deadline_ns);
 /* End all claims of the transaction. 1 post to each owner, which may wait for the fence of a post (rpc.h). */
 void remo__tx_unclaim(struct remo_tx *tx);

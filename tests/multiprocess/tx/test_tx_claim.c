@@ -155,6 +155,63 @@ static int costs(struct remo_node *node, void *ctx) {
     return close_place(&place);
 }
 
+/* ---- an owner that is not used any more ---- */
+
+/* Node 2: return whether node 0 claims keys here. */
+static bool is_claimed(const struct place *place) {
+    struct remo__tx_peer *peer = &place->space->peers[0];
+    uint32_t count = 0;
+    pthread_mutex_lock(&peer->mutex);
+    for (uint32_t i = 0; i < REMO__TX_CLAIMS_MAX; i++)
+        count += peer->claims[i].sets[0].count + peer->claims[i].sets[1].count;
+    pthread_mutex_unlock(&peer->mutex);
+    return count > 0;
+}
+
+/* Wait until node 2 has seen this number of changes of its claims. */
+static int await_claims(uint32_t expected) {
+    uint32_t changes = 0;
+    CHECK_REACHES(changes = atomic_load(&shared->changes), changes, expected);
+    return 0;
+}
+
+/* After the first claim, an attempt uses the key of node 2 no more; so the next claim ends that one. */
+static int leave_owner(void *ctx, struct remo_tx *tx) {
+    struct costly *costly = ctx;
+    struct place *place = costly->place;
+    uint64_t value = 0;
+    uint32_t attempt = ++costly->attempts, first = attempt > REMO__TX_CONFLICTS_MAX ? 1 : 0;
+    int rc = 0;
+    for (uint32_t i = first; i < 2 && rc == 0; i++)
+        rc = remo_tx_read(tx, place->structure, &costly->keys[i], sizeof costly->keys[i], &value,
+                          sizeof value, NULL);
+    if (rc == 0 && attempt > REMO__TX_CONFLICTS_MAX)
+        rc = await_claims(attempt - REMO__TX_CONFLICTS_MAX);
+    if (rc == 0 && attempt <= REMO__TX_CONFLICTS_MAX + 1)
+        rc = plain_put(place, costly->keys[1], attempt);
+    return rc != 0 ? rc
+                   : remo_tx_put(tx, place->structure, &costly->keys[1], sizeof costly->keys[1], &value,
+                                 sizeof value);
+}
+
+static int left_owner(struct remo_node *node, void *ctx) {
+    struct place place;
+    bool is = false;
+    (void)ctx;
+    CHECK(open_place(node, &place) == 0);
+    struct costly costly = {.place = &place, .keys = {key_of(&place, 2, 0), key_of(&place, 1, 0)}};
+    for (uint32_t i = 0; i < 2 && place.rank == 0; i++)
+        CHECK_OK(plain_put(&place, costly.keys[i], 0));
+    CHECK_OK(cluster_meet());
+    if (place.rank == 0)
+        CHECK_OK(remo_tx_run(place.tx, leave_owner, &costly, LONG_TIME));
+    for (uint32_t changes = 0; place.rank == 2 && changes < 2; changes++) {
+        CHECK_REACHES(is = is_claimed(&place) != (changes > 0), is, true);
+        atomic_store(&shared->changes, changes + 1);
+    }
+    return close_place(&place);
+}
+
 /* ---- many nodes ---- */
 
 /* Node 0 increments keys of several owners together. All others increment one of these keys, again and
@@ -187,6 +244,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST_NAMED("claimed_own", claimed, 2, .ctx = &owners[0]),
         CLUSTER_TEST_NAMED("claimed", claimed, 2, .ctx = &owners[1]),
         CLUSTER_TEST(costs, 3),
+        CLUSTER_TEST(left_owner, 3),
         CLUSTER_TEST(long_transaction, 4),
         {0}};
     shared = cluster_shared(sizeof *shared);
