@@ -9,7 +9,7 @@
 #define OTHER_KEY 6u /* likewise */
 
 static struct remo__structure_group group;
-static _Atomic bool was_cut_off;
+static _Atomic uint32_t losses; /* of the node of claims[0] */
 static const char space, other_space;
 static struct remo__key_claim claims[CLAIMS];
 static struct remo__key_claim_entry entries[CLAIMS];
@@ -19,7 +19,7 @@ static int setup(void **state) {
     memset(entries, 0, sizeof entries);
     memset(claims, 0, sizeof claims);
     group = (struct remo__structure_group){.mutex = PTHREAD_MUTEX_INITIALIZER};
-    atomic_store(&was_cut_off, false);
+    atomic_store(&losses, 0);
     return 0;
 }
 
@@ -36,9 +36,9 @@ static bool is_listed(uint32_t index) {
 
 /* Claim a key with claims[index]. */
 static void add(uint32_t index, uint64_t hash, uint32_t claimant, uint64_t age) {
-    static _Atomic bool is_up;
+    static _Atomic uint32_t no_losses;
     claims[index] = (struct remo__key_claim){
-        .space = &space, .claimant = claimant, .age = age, .ends_at_ns = UINT64_MAX, .is_cut_off = &is_up};
+        .space = &space, .claimant = claimant, .age = age, .ends_at_ns = UINT64_MAX, .losses = &no_losses};
     entries[index] = (struct remo__key_claim_entry){.group = &group, .claim = &claims[index], .hash = hash};
     remo__key_claim_add(&entries[index]);
 }
@@ -134,12 +134,25 @@ static void test_time_limit(void **state) {
 static void test_cut_off(void **state) {
     (void)state;
     add(0, KEY, 7, 10);
-    claims[0].is_cut_off = &was_cut_off;
+    claims[0].losses = &losses;
     assert_true(is_preceded(KEY, 0));
-    atomic_store(&was_cut_off, true);
+    atomic_store(&losses, 1);
     assert_false(is_preceded(KEY, 0));
     assert_false(is_listed(0));
     assert_null(group.claims);
+}
+
+/* A node connects again: its claims from then on have an effect, and those from before do not. */
+static void test_connected_again(void **state) {
+    (void)state;
+    atomic_store(&losses, 1);
+    add(0, KEY, 7, 10);
+    add(1, KEY, 8, 20);
+    claims[0].losses = claims[1].losses = &losses;
+    claims[1].losses_before = 1;
+    assert_false(is_preceded(KEY, 8));
+    assert_true(is_preceded(KEY, 0));
+    assert_false(is_listed(0));
 }
 
 static void test_removal(void **state) {
@@ -161,10 +174,10 @@ static void test_removal(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_no_claim, setup),    cmocka_unit_test_setup(test_age, setup),
-        cmocka_unit_test_setup(test_equal_age, setup),   cmocka_unit_test_setup(test_own_claim, setup),
-        cmocka_unit_test_setup(test_other_space, setup), cmocka_unit_test_setup(test_group, setup),
-        cmocka_unit_test_setup(test_time_limit, setup),  cmocka_unit_test_setup(test_cut_off, setup),
-        cmocka_unit_test_setup(test_removal, setup)};
+        cmocka_unit_test_setup(test_no_claim, setup),        cmocka_unit_test_setup(test_age, setup),
+        cmocka_unit_test_setup(test_equal_age, setup),       cmocka_unit_test_setup(test_own_claim, setup),
+        cmocka_unit_test_setup(test_other_space, setup),     cmocka_unit_test_setup(test_group, setup),
+        cmocka_unit_test_setup(test_time_limit, setup),      cmocka_unit_test_setup(test_cut_off, setup),
+        cmocka_unit_test_setup(test_connected_again, setup), cmocka_unit_test_setup(test_removal, setup)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

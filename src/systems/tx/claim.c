@@ -67,7 +67,8 @@ static int claim_keys(struct remo_tx_space *space, uint32_t node, const struct r
                                           .claimant = remo__tx_claimant(node, header->number),
                                           .age = header->age,
                                           .ends_at_ns = remo__now_ns() + REMO__TX_CLAIM_NS,
-                                          .is_cut_off = &peer->is_cut_off};
+                                          .losses = &peer->losses,
+                                          .losses_before = atomic_load(&peer->losses)};
     enum remo__tx_answer answer = remo__tx_steps_run(space, items, bytes, add_entries, &adding, &steps);
     if (answer == REMO__TX_ANSWER_DONE) {
         remove_set(&claim->sets[claim->current]);

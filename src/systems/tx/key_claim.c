@@ -26,7 +26,7 @@ void remo__key_claim_remove(struct remo__key_claim_entry *entry) {
 }
 
 static bool has_ended(const struct remo__key_claim *claim, uint64_t now_ns) {
-    return now_ns >= claim->ends_at_ns || atomic_load(claim->is_cut_off);
+    return now_ns >= claim->ends_at_ns || atomic_load(claim->losses) != claim->losses_before;
 }
 
 static bool is_older(const struct remo__key_claim *claim, const struct remo__key_claim *than) {

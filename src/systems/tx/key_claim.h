@@ -5,7 +5,7 @@
  * Claim:   has one entry for each of its keys, in the list of the key's group. A claim of an absent key is
  *          for all keys of the group, because their changes are in conflict with the absence.
  * End:     claim.c removes the entries of a claim. A claim loses its effect earlier at its time limit, or
- *          when its node is cut off. The next thread that finds an entry of such a claim removes the entry.
+ *          once its node was cut off. The next thread that finds an entry of such a claim removes the entry.
  * Cost:    a change of a key whose group has no claim loads one word, next to the mutex of the group.
  *          Otherwise it reads the clock, and compares each entry of the group. */
 #pragma once
@@ -18,7 +18,8 @@ struct remo__key_claim {
     uint32_t claimant;              /* not 0 */
     uint64_t age;                   /* less: older */
     uint64_t ends_at_ns;            /* no effect from then on */
-    const _Atomic bool *is_cut_off; /* or if this is set */
+    const _Atomic uint32_t *losses; /* of its node; no effect once there are more than: */
+    uint32_t losses_before;
 };
 
 struct remo__key_claim_entry {
