@@ -65,8 +65,9 @@
  *          its commit returns -EAGAIN, and remo_tx_last_conflict returns REMO_TX_LOCKED. Transactions can
  *          still read the keys. The age of a transaction is fixed when it first claims keys; transactions
  *          without claims are younger. The transaction waits while an older one claims one of the same keys,
- *          and then repeats its attempt. So if each attempt uses the same keys, the transaction succeeds
- *          when the locks that it meets have been released, and the older transactions have ended.
+ *          unless both only read it, and then repeats its attempt. So if each attempt uses the same keys, the
+ *          transaction succeeds when the locks that it meets have been released, and the older transactions
+ *          have ended.
  *          Exceptions: transactions with early locks, or without remo_tx_run; changes by functions of
  *          structure.h; the growth of a table. At most 8 transactions of a node in a space claim keys at the
  *          same time; others repeat as before. If the keys of one owner need more than REMO_RPC_BYTES_MAX (24

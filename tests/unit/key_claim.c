@@ -44,7 +44,7 @@ static void add(uint32_t index, uint64_t hash, uint32_t claimant, uint64_t age) 
 }
 
 static bool is_preceded(uint64_t hash, uint32_t claimant) {
-    return remo__key_claim_precedes(&group, hash, &space, claimant);
+    return remo__key_claim_precedes(&group, hash, &space, claimant, true);
 }
 
 static void test_no_claim(void **state) {
@@ -101,7 +101,7 @@ static void test_other_space(void **state) {
     assert_true(is_preceded(KEY, 0));
     add(1, KEY, 7, 20);
     assert_true(is_preceded(KEY, 7));
-    assert_false(remo__key_claim_precedes(&group, KEY, &other_space, 7));
+    assert_false(remo__key_claim_precedes(&group, KEY, &other_space, 7, true));
 }
 
 /* A claim of an absent key is for all keys of the group. */
@@ -115,6 +115,22 @@ static void test_group(void **state) {
     assert_false(is_preceded(OTHER_KEY, 8));
     assert_false(is_preceded(KEY, 7));
     assert_false(is_preceded(KEY, 8)); /* the other claimant is older */
+}
+
+/* Transactions that only read a key do not wait for each other, but changes wait for them. */
+static void test_only_read(void **state) {
+    (void)state;
+    add(0, KEY, 7, 10);
+    add(1, KEY, 8, 20);
+    add(2, OTHER_KEY, 9, 5);
+    entries[2].is_for_group = true;
+    assert_false(remo__key_claim_precedes(&group, KEY, &space, 8, false));
+    assert_true(is_preceded(KEY, 8));
+    entries[0].changes = true;
+    assert_true(remo__key_claim_precedes(&group, KEY, &space, 8, false));
+    assert_false(remo__key_claim_precedes(&group, OTHER_KEY, &space, 8, false));
+    entries[2].changes = true;
+    assert_true(remo__key_claim_precedes(&group, KEY, &space, 7, false)); /* a new key changes the group */
 }
 
 static void test_time_limit(void **state) {
@@ -174,10 +190,11 @@ static void test_removal(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup(test_no_claim, setup),        cmocka_unit_test_setup(test_age, setup),
-        cmocka_unit_test_setup(test_equal_age, setup),       cmocka_unit_test_setup(test_own_claim, setup),
-        cmocka_unit_test_setup(test_other_space, setup),     cmocka_unit_test_setup(test_group, setup),
-        cmocka_unit_test_setup(test_time_limit, setup),      cmocka_unit_test_setup(test_cut_off, setup),
-        cmocka_unit_test_setup(test_connected_again, setup), cmocka_unit_test_setup(test_removal, setup)};
+        cmocka_unit_test_setup(test_no_claim, setup),    cmocka_unit_test_setup(test_age, setup),
+        cmocka_unit_test_setup(test_equal_age, setup),   cmocka_unit_test_setup(test_own_claim, setup),
+        cmocka_unit_test_setup(test_other_space, setup), cmocka_unit_test_setup(test_group, setup),
+        cmocka_unit_test_setup(test_only_read, setup),   cmocka_unit_test_setup(test_time_limit, setup),
+        cmocka_unit_test_setup(test_cut_off, setup),     cmocka_unit_test_setup(test_connected_again, setup),
+        cmocka_unit_test_setup(test_removal, setup)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,17 +38,20 @@ struct adding {
 static enum remo__tx_answer add_entries(struct remo__tx_steps *steps, void *ctx) {
     struct adding *adding = ctx;
     struct remo__tx_claim_set *set = adding->set;
-    if (steps->changes > 0)
-        return REMO__TX_ANSWER_MALFORMED;
+    for (uint32_t i = 0; i < steps->count; i++)
+        if (steps->step[i].op != REMO__TX_CHECK && steps->step[i].op != REMO__TX_KEEP)
+            return REMO__TX_ANSWER_MALFORMED;
     for (uint32_t i = 0; i < steps->count; i++) {
         const struct remo__tx_step *step = &steps->step[i];
+        bool changes = step->op == REMO__TX_KEEP;
         set->entries[i] = (struct remo__key_claim_entry){.group = step->group,
                                                          .claim = &set->claim,
                                                          .hash = step->key.hash,
+                                                         .changes = changes,
                                                          .is_for_group = step->condition == REMO__TX_ABSENT};
         remo__key_claim_add(&set->entries[i]);
-        adding->is_preceded |=
-            remo__key_claim_precedes(step->group, step->key.hash, set->claim.space, set->claim.claimant);
+        adding->is_preceded |= remo__key_claim_precedes(step->group, step->key.hash, set->claim.space,
+                                                        set->claim.claimant, changes);
     }
     set->count = steps->count;
     return REMO__TX_ANSWER_DONE;
@@ -174,9 +177,12 @@ static void make_request(struct remo__tx_commit *entry, const struct remo_tx *tx
     struct remo__tx_request items = {0};
     size_t at = entry->requests_bytes, bytes = at + sizeof tx->claim + sizeof items;
     size_t end = remo__min(at + REMO_RPC_BYTES_MAX, sizeof entry->requests);
-    for (uint32_t i = 0; i < tx->items_count; i++)
-        items.items += tx->items[i].owner == owner->node
-                       && remo__tx_append(tx, &tx->items[i], REMO__TX_CHECK, entry->requests, end, &bytes);
+    for (uint32_t i = 0; i < tx->items_count; i++) {
+        const struct remo__tx_item *item = &tx->items[i];
+        enum remo__tx_op op = remo__tx_op_of(item) == REMO__TX_CHECK ? REMO__TX_CHECK : REMO__TX_KEEP;
+        items.items +=
+            item->owner == owner->node && remo__tx_append(tx, item, op, entry->requests, end, &bytes);
+    }
     memcpy(entry->requests + at, &tx->claim, sizeof tx->claim);
     memcpy(entry->requests + at + sizeof tx->claim, &items, sizeof items);
     owner->request_at = at;

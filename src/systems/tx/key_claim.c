@@ -34,7 +34,7 @@ static bool is_older(const struct remo__key_claim *claim, const struct remo__key
 }
 
 bool remo__key_claim_precedes(struct remo__structure_group *group, uint64_t hash, const void *space,
-                              uint32_t claimant) {
+                              uint32_t claimant, bool changes) {
     const struct remo__key_claim *own = NULL, *oldest = NULL;
     struct remo__key_claim_entry *next;
     uint64_t now_ns = remo__now_ns();
@@ -45,7 +45,8 @@ bool remo__key_claim_precedes(struct remo__structure_group *group, uint64_t hash
             unlink_entry(entry);
         else if (claim->space == space && claim->claimant == claimant)
             own = claim;
-        else if ((entry->hash == hash || entry->is_for_group) && (!oldest || is_older(claim, oldest)))
+        else if ((entry->hash == hash || entry->is_for_group) && (changes || entry->changes)
+                 && (!oldest || is_older(claim, oldest)))
             oldest = claim;
     }
     return oldest && !(own && is_older(own, oldest));

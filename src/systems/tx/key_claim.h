@@ -28,14 +28,16 @@ struct remo__key_claim_entry {
     const struct remo__key_claim *claim;
     uint64_t hash; /* of the key */
     bool is_for_group;
+    bool changes; /* its transaction changes the key, as far as the last attempt shows */
 };
 
 /* Add the entry to the list of its group. The mutex of the group is held. */
 void remo__key_claim_add(struct remo__key_claim_entry *entry);
 /* Remove the entry, if it is in the list. The mutex of the group is not held. */
 void remo__key_claim_remove(struct remo__key_claim_entry *entry);
-/* Return whether a claimant that is older than `claimant` claims the key. A transaction that claims no key of
- * the group (`claimant`: 0, if it has no claim) is younger than all claimants. The mutex of the group is
- * held. */
+/* Return whether a claimant that is older than `claimant` claims the key; if not `changes`, only claimants
+ * that change the key count, because the transaction of `claimant` only reads it. A transaction that claims
+ * no key of the group (`claimant`: 0, if it has no claim) is younger than all claimants. The mutex of the
+ * group is held. */
 bool remo__key_claim_precedes(struct remo__structure_group *group, uint64_t hash, const void *space,
-                              uint32_t claimant);
+                              uint32_t claimant, bool changes);

@@ -135,7 +135,7 @@ static bool refuse(struct remo__tx_conflict *ret_conflict, uint32_t item, enum r
 /* Return whether the step changes a key that an older transaction claims. */
 static bool is_preceded(const struct remo__tx_steps *steps, const struct remo__tx_step *step) {
     return remo__unlikely(step->group->claims != NULL) && step->op != REMO__TX_CHECK
-           && remo__key_claim_precedes(step->group, step->key.hash, steps->space, steps->claimant);
+           && remo__key_claim_precedes(step->group, step->key.hash, steps->space, steps->claimant, true);
 }
 
 /* Return whether the condition of a step is true, no other transaction is changing its item, and none

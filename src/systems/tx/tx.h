@@ -190,8 +190,8 @@ struct remo__tx_watch_request {
     uint32_t number, reserved; /* below REMO__TX_WAITS_MAX: one watch at a time */
 };
 
-/* CLAIM: this header, then a request whose items have the op CHECK; the owner does not test their conditions.
- * UNCLAIM: only this header. */
+/* CLAIM: this header, then a request whose items have the op KEEP, if the transaction changes them, or
+ * CHECK; the owner does not test their conditions. UNCLAIM: only this header. */
 struct remo__tx_claim_request {
     uint32_t number, reserved; /* below REMO__TX_CLAIMS_MAX: one transaction at a time */
     uint64_t age;
