@@ -1,5 +1,8 @@
 /* test_tx_claim.c - precedence of transactions that were in conflict often, between real nodes: a key that is
- * claimed, the end of claims, their costs, and a long transaction beside short ones. */
+ * claimed, the end of claims, also by a failure, their costs, and a long transaction beside short ones. */
+#include <signal.h>
+#include <unistd.h>
+
 #include "systems/tx/tx.h"
 #include "tx_place.h"
 
@@ -212,6 +215,60 @@ static int left_owner(struct remo_node *node, void *ctx) {
     return close_place(&place);
 }
 
+/* ---- a claimant that fails ---- */
+
+/* Node 0 is killed while it claims the key. */
+static int fail_claiming(void *ctx, struct remo_tx *tx) {
+    struct costly *costly = ctx;
+    if (costly->attempts >= costly->conflicts) {
+        CHECK_OK(cluster_meet());
+        CHECK_OK(cluster_meet());
+        cluster_expect_death();
+        kill(getpid(), SIGKILL);
+    }
+    return change_one(ctx, tx);
+}
+
+/* At the owner: let the claims of node 0 have no time limit, so that only its failure ends them. Returns the
+ * number of claims. */
+static uint32_t keep_claims(struct place *place) {
+    struct remo__tx_peer *peer = &place->space->peers[0];
+    uint32_t claims = 0;
+    pthread_mutex_lock(&peer->mutex);
+    for (uint32_t i = 0; i < 2 * REMO__TX_CLAIMS_MAX; i++) {
+        struct remo__tx_claim_set *set = &peer->claims[i / 2].sets[i % 2];
+        if (set->count == 0)
+            continue;
+        pthread_mutex_lock(&set->entries[0].group->mutex);
+        set->claim.ends_at_ns = UINT64_MAX;
+        pthread_mutex_unlock(&set->entries[0].group->mutex);
+        claims++;
+    }
+    pthread_mutex_unlock(&peer->mutex);
+    return claims;
+}
+
+/* The nodes 1 and 2 then change the key, which belongs to node 1. */
+static int claimant_fails(struct remo_node *node, void *ctx) {
+    struct place place;
+    (void)ctx;
+    CHECK(open_place(node, &place) == 0);
+    struct costly costly = {.place = &place, .conflicts = REMO__TX_CONFLICTS_MAX};
+    for (uint32_t i = 0; i < 3; i++)
+        costly.keys[i] = key_of(&place, 1, i);
+    for (uint32_t i = 0; i < 3 && place.rank == 0; i++)
+        CHECK_OK(plain_put(&place, costly.keys[i], 0));
+    if (place.rank == 0)
+        CHECK_OK(remo_tx_run(place.tx, fail_claiming, &costly, LONG_TIME));
+    CHECK_OK(cluster_meet());
+    CHECK(place.rank != 1 || keep_claims(&place) == 1);
+    CHECK_OK(cluster_meet());
+    cluster_await_cut_off(node, 0);
+    struct counter counter = {.place = &place, .count = 1, .keys = {costly.keys[1]}};
+    CHECK_OK(remo_tx_run(place.tx, increment, &counter, LONG_TIME));
+    return close_place(&place);
+}
+
 /* ---- many nodes ---- */
 
 /* Node 0 increments keys of several owners together. All others increment one of these keys, again and
@@ -245,6 +302,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST_NAMED("claimed", claimed, 2, .ctx = &owners[1]),
         CLUSTER_TEST(costs, 3),
         CLUSTER_TEST(left_owner, 3),
+        CLUSTER_TEST(claimant_fails, 3),
         CLUSTER_TEST(long_transaction, 4),
         {0}};
     shared = cluster_shared(sizeof *shared);
