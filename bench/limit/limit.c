@@ -60,11 +60,13 @@ static void run_read_sealed(struct work *work, uint64_t operations) {
     const char *next[LIMIT_IN_FLIGHT_MAX];
     for (size_t i = 0; i < window; i++)
         prefetch(next[i] = random_line(work, places), ahead_bytes);
-    for (uint64_t i = 0; i < operations; i++) {
-        const char **place = &next[i % window];
+    for (uint64_t i = 0, oldest = 0; i < operations; i++) {
+        const char **place = &next[oldest];
         limit_copy(work->destination, *place, size_bytes, size_bytes);
-        work->seen += XXH3_64bits_withSeed(work->destination, size_bytes, 1);
+        work->seen += XXH3_64bits_withSeed(work->destination + LIMIT_UNSEALED_BYTES,
+                                           size_bytes - LIMIT_UNSEALED_BYTES, 1);
         prefetch(*place = random_line(work, places), ahead_bytes);
+        oldest = oldest + 1 < window ? oldest + 1 : 0;
     }
 }
 
@@ -109,8 +111,8 @@ double limit_memcpy_random_ns(const void *mapping, size_t mapping_bytes, size_t 
 
 double limit_read_sealed_ns(const void *mapping, size_t mapping_bytes, size_t size_bytes, size_t in_flight) {
     char destination[LIMIT_SEALED_BYTES_MAX];
-    if (size_bytes == 0 || size_bytes > mapping_bytes || size_bytes > sizeof destination || in_flight == 0
-        || in_flight > LIMIT_IN_FLIGHT_MAX)
+    if (size_bytes < LIMIT_UNSEALED_BYTES || size_bytes > mapping_bytes || size_bytes > sizeof destination
+        || in_flight == 0 || in_flight > LIMIT_IN_FLIGHT_MAX)
         return 0;
     struct work work = {.run = run_read_sealed,
                         .source = mapping,

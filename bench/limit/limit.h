@@ -29,6 +29,7 @@
 #define LIMIT_WAKE_POLLED "wake-up of a sleeping thread, its answer polled"
 #define LIMIT_EXCHANGE_BYTES 32
 #define LIMIT_SEALED_BYTES 128
+#define LIMIT_UNSEALED_BYTES 24 /* of them: two versions and the seal */
 #define LIMIT_SEALED_BYTES_MAX 4096
 #define LIMIT_IN_FLIGHT_MAX 64
 #define LIMIT_NAME_BYTES 80
@@ -51,9 +52,9 @@ double limit_load_ns(const void *mapping);
 double limit_memcpy_ns(const void *mapping, size_t mapping_bytes, size_t size_bytes);
 double limit_memcpy_random_ns(const void *mapping, size_t mapping_bytes, size_t size_bytes);
 
-/* Copy `size_bytes` (at most LIMIT_SEALED_BYTES_MAX) from a random line, and hash the copy: the least that a
- * reader of an item with a seal does. With more than 1 in flight (at most LIMIT_IN_FLIGHT_MAX) it has
- * prefetched the next ones; with 1, only the processor overlaps them. */
+/* Copy `size_bytes` (LIMIT_UNSEALED_BYTES to LIMIT_SEALED_BYTES_MAX) from a random line, and hash the sealed
+ * bytes of the copy: the least that a reader of an item with a seal does. With more than 1 in flight (at most
+ * LIMIT_IN_FLIGHT_MAX) it has prefetched the next ones; with 1, only the processor overlaps them. */
 double limit_read_sealed_ns(const void *mapping, size_t mapping_bytes, size_t size_bytes, size_t in_flight);
 
 /* Operations on one word that no other processor uses. The lock is a compare-swap and a release

@@ -1,7 +1,7 @@
 /* lookup.c - lookups of random keys of other nodes in a hash table, in one or several tasks of each thread
  * (Storm 6.2.1). The tables have the same keys, and differ in how they find them. Each value is checked.
- * Nodes that do not operate serve calls in their thread. The limit is the copy of a bucket at a random place,
- * without a check of the value. */
+ * Nodes that do not operate serve calls in their thread. The limit is a read of an item with a seal at a
+ * random place, or the copy of a bucket of several items, without a check of the value. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -78,8 +78,9 @@
  *          2 * REMO_TX_ITEMS_MAX further conflicts the claims end too, and the transaction later gets a new
  *          age. A `body` must not wait for a transaction that changes keys which it uses.
  *          Cost: after each conflict from the 16th on, 1 call to each owner, all at the same time, repeated
- *          while the transaction waits for older ones; at the end 1 post to each owner. During these calls
- *          the transaction counts as one of the 32 commits (see Locks). Other transactions: no network
+ *          while the transaction waits for older ones; 1 post to each owner that an attempt no longer uses,
+ *          and at the end 1 post to each owner. During these calls the transaction counts as one of the 32
+ *          commits (see Locks); if these have not ended, it claims no keys. Other transactions: no network
  *          operation; a change of a key in a group with claims reads the clock, and compares each.
  * Caches:  see structure.h.
  * Locks:   a commit with changes, if its keys have several owners, locks the items that it changes, from its

@@ -39,7 +39,7 @@ struct remo_barrier {
     struct remo__stages stages;
     uint32_t stage;                  /* the current stage: its first distance (stages.h) */
     uint32_t late;                   /* the distance of the peer that this node waits for */
-    uint16_t pause;                  /* learned, before the first look for an arrival (wait.h) */
+    uint16_t pause;                  /* learned, before the first probe of an arrival (wait.h) */
     char reason[REMO__SENTENCE_MAX]; /* the sentence of `ended` */
     uint16_t peers[REMO_NODES_MAX];  /* by distance from this node, which is peers[0] */
 };
@@ -356,8 +356,9 @@ static int await_stage(struct remo_barrier *barrier, uint64_t deadline_ns) {
     return remo__unlikely(rc == -ETIMEDOUT) ? report_timeout(barrier) : rc;
 }
 
-/* In mapped memory the first look takes the line of the arrival from the peer that is about to write it. */
-static void pause_before_look(struct remo_barrier *barrier) {
+/* In mapped memory the first probe takes the line of the arrival from the peer that is about to write it. So
+ * pause between the announcement and the probe. */
+static void pause_before_probe(struct remo_barrier *barrier) {
     if (!barrier->node->mapped)
         return;
     remo__relax_awake(barrier->node, barrier->pause / REMO__PAUSE_UNIT);
@@ -370,12 +371,14 @@ static void pause_before_look(struct remo_barrier *barrier) {
 static int run_stages(struct remo_barrier *barrier, uint64_t timeout_ns) {
     uint64_t deadline_ns = 0;
     for (;;) {
+        bool has_announced = barrier->has_announced; /* in an earlier call */
         int rc = announce(barrier);
         if (rc != 0)
             return rc;
         if (deadline_ns == 0)
             deadline_ns = remo__deadline(timeout_ns);
-        pause_before_look(barrier);
+        if (!has_announced && timeout_ns > 0)
+            pause_before_probe(barrier);
         rc = await_stage(barrier, deadline_ns);
         if (rc != 0)
             return rc;

@@ -104,11 +104,18 @@ static int probe_until_whole(struct remo_kv *kv, struct remo__kv_thread *mine, c
 
 /* ---- under the lock ---- */
 
+static bool has_departed_participant(const struct remo_kv *kv) {
+    for (uint32_t i = 0; i < kv->receiver_count; i++)
+        if (remo_channel_peer(kv->channel, kv->calls[i].node) > REMO_CHANNEL_CONNECTED)
+            return true;
+    return false;
+}
+
 /* The slot does not have the key. Remove the entry if its period has ended: the slot is DELETED, or it has
  * another generation, since generations only grow. Without this, an entry whose removal a failed node did not
  * send would stay forever. The key of the entry may be another one, with the same fingerprint and another
  * line. A removal with the wrong hash decrements the counts of wrong lines, and searches would miss keys that
- * are present. */
+ * are present. So other entries stay: a change of their own key, or a record, removes them. */
 static void drop_if_stale(struct remo_kv *kv, const struct remo__kv_key *key, uint64_t entry,
                           const char *slot, uint64_t head) {
     bool is_same_generation =
@@ -119,8 +126,9 @@ static void drop_if_stale(struct remo_kv *kv, const struct remo__kv_key *key, ui
         remo__kv_reclaim_slot(kv, remo__kv_entry_slot(entry));
         return;
     }
-    if (is_same_generation && !remo__kv_slot_has_key(&kv->shape, slot, head, key))
-        return; /* a change of its own key, or a record of the node of the slot, removes the entry */
+    if (is_same_generation ? !remo__kv_slot_has_key(&kv->shape, slot, head, key)
+                           : !has_departed_participant(kv)) /* the record of this removal is in flight */
+        return;
     uint64_t index_hash = remo__kv_index_hash(kv, key->hash);
     (void)remo__mutex_lock(kv->node, &kv->index_mutex, REMO_FOREVER);
     if (is_same_generation)

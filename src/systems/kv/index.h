@@ -61,8 +61,8 @@ int remo__kv_index_add(struct remo__kv_index *index, uint64_t hash, uint64_t ent
 /* Remove one entry that equals `entry`. Returns false if there is none. */
 bool remo__kv_index_remove(struct remo__kv_index *index, uint64_t hash, uint64_t entry);
 /* Remove one entry that equals `entry`, and which a search for `hash` has found. Its own hash may differ, so
- * the lines that count it as displaced are unknown, and keep their counts: later searches may read lines in
- * vain. Returns false if there is none. */
+ * the lines that count it as displaced are unknown, and keep their counts: later searches may read lines
+ * that have no entry for them. Returns false if there is none. */
 bool remo__kv_index_discard(struct remo__kv_index *index, uint64_t hash, uint64_t entry);
 /* Continue a search in the lines after the cursor's. */
 uint64_t remo__kv_index_next_line(const struct remo__kv_index *index, struct remo__kv_cursor *cursor);

@@ -260,7 +260,7 @@ static inline bool remo__kv_key_fits(const struct remo_kv *kv, const void *key, 
 /* ---- reclaim.c ---- */
 
 /* Return the slots of this node to the pool that are DELETED and still have an index entry, and defer records
- * that remove these entries. All such slots once a second, otherwise those among the next 1024 slots. */
+ * that remove these entries. All such slots once a second, otherwise those among the next 64 slots. */
 void remo__kv_reclaim(struct remo_kv *kv);
 /* Do the same for one slot, at any time. */
 void remo__kv_reclaim_slot(struct remo_kv *kv, uint32_t slot);
@@ -352,7 +352,7 @@ struct remo__kv_location {
 };
 
 /* Find the key, and leave its value in mine->scratch. The caller has locked the stripe. The search removes
- * stale entries that it finds.
+ * stale entries that it finds, if no record that is in flight does so.
  * Errors: -ENOENT; -EHOSTDOWN, -ENOTCONN (not found, but it may be on a node that cannot be reached);
  *         -ENOBUFS; -ETIMEDOUT; -EIO (the slot is damaged). */
 int remo__kv_find_locked(struct remo_kv *kv, struct remo__kv_thread *mine, const struct remo__kv_key *key,

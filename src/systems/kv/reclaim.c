@@ -6,7 +6,7 @@
 #include "systems/kv/kv.h"
 
 #define RECLAIM_NS_MIN REMO__NS_PER_S /* between two scans that read all slots of this node */
-#define RECLAIM_SLOTS 1024u           /* that a scan in between reads */
+#define RECLAIM_SLOTS 64u             /* that a scan in between reads */
 
 /* Compute the index entry of the key in a slot of this node. False: the length is invalid (peers can write
  * it). The key is copied to memory of the map, because the stack of a worker is small. send_mutex is held. */

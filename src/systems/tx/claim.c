@@ -155,20 +155,23 @@ static bool begin(struct remo_tx *tx) {
     return true;
 }
 
-/* End the claims of the transaction at these owners. An UNCLAIM needs no acknowledgement: one that cannot be
- * sent is not repeated, because claims have a time limit. It ends no later claim with the same number: a
- * message that is queued precedes all calls that start later, and the last CLAIM before it has ended, so it
- * is not queued any more (docs/internals/rpc.md, Order). */
-static void unclaim_at(struct remo_tx *tx, const struct remo_nodeset *owners) {
+static int unclaim_at(struct remo_tx *tx, uint32_t node) {
     struct remo_tx_space *space = tx->space;
-    for (uint32_t node = 0; node < space->node->size; node++) {
-        if (!remo_nodeset_has(owners, node))
-            continue;
-        if (node == space->node->rank)
-            execute_unclaim(space, node, tx->claim.number);
-        else
-            (void)remo_rpc_post_queued(space->rpc, node, REMO__TX_UNCLAIM, &tx->claim, sizeof tx->claim);
-    }
+    if (node != space->node->rank)
+        return remo_rpc_post_queued(space->rpc, node, REMO__TX_UNCLAIM, &tx->claim, sizeof tx->claim);
+    execute_unclaim(space, node, tx->claim.number);
+    return 0;
+}
+
+/* End the claims at the owners that are not in `owners`. The end of the transaction repeats an UNCLAIM that
+ * could not be sent. An UNCLAIM ends no later claim with the same number: a message that is queued precedes
+ * all calls that start later, and the last CLAIM before the UNCLAIM has ended, so the CLAIM is not queued any
+ * more (docs/internals/rpc.md, Order). */
+static void unclaim_except(struct remo_tx *tx, const struct remo_nodeset *owners) {
+    for (uint32_t node = 0; node < tx->space->node->size; node++)
+        if (remo_nodeset_has(&tx->claim_owners, node) && !remo_nodeset_has(owners, node)
+            && unclaim_at(tx, node) == 0)
+            remo_nodeset_remove(&tx->claim_owners, node);
 }
 
 /* Make the request for an owner. Keys that have no room in it are not claimed. */
@@ -222,10 +225,8 @@ static bool claim_all(struct remo_tx *tx, struct remo__tx_commit *entry, uint64_
     for (uint32_t i = 0; i < entry->count; i++) {
         make_request(entry, tx, &entry->participants[i]);
         remo_nodeset_add(&owners, entry->participants[i].node);
-        remo_nodeset_remove(&tx->claim_owners, entry->participants[i].node);
+        remo_nodeset_add(&tx->claim_owners, entry->participants[i].node);
     }
-    unclaim_at(tx, &tx->claim_owners); /* the attempt has not used them */
-    tx->claim_owners = owners;
     remo__tx_start_calls(entry, REMO__TX_CLAIM,
                          remo__min(space->node->op_timeout_ns, remo__remaining_ns(deadline_ns)));
     if (entry->is_own)
@@ -233,22 +234,26 @@ static bool claim_all(struct remo_tx *tx, struct remo__tx_commit *entry, uint64_
     remo__tx_await_calls(entry);
     for (uint32_t i = entry->is_own; i < entry->count; i++)
         is_preceded |= end_call(space, &entry->participants[i]);
+    unclaim_except(tx, &owners); /* the attempt has not used the others */
     return is_preceded;
 }
 
 bool remo__tx_claim(struct remo_tx *tx, uint64_t deadline_ns) {
-    struct remo__tx_commit *entry;
-    if ((tx->claimant == 0 && !begin(tx)) || remo__tx_take_entry(tx->space, &entry) != 0)
+    if (tx->claimant == 0 && !begin(tx))
+        return false;
+    struct remo__tx_commit *entry = remo__tx_try_take_entry(tx->space);
+    if (!entry)
         return false;
     bool is_preceded = claim_all(tx, entry, deadline_ns);
     remo__tx_drop(entry);
     return is_preceded;
 }
 
+/* A post that cannot be sent is not repeated any more: claims have a time limit. */
 void remo__tx_unclaim(struct remo_tx *tx) {
     if (remo__likely(tx->claimant == 0))
         return;
-    unclaim_at(tx, &tx->claim_owners);
+    unclaim_except(tx, &(struct remo_nodeset){{0}});
     tx->claimant = 0;
     atomic_fetch_and(&tx->space->claim_numbers, ~(1u << tx->claim.number));
 }

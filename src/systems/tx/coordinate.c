@@ -8,7 +8,7 @@
 
 /* ---- entries ---- */
 
-static struct remo__tx_commit *try_take(struct remo_tx_space *space) {
+static struct remo__tx_commit *find_free(struct remo_tx_space *space) {
     for (uint32_t number = 0; number < REMO__TX_COMMITS_MAX; number++) {
         uint32_t expected = REMO__TX_FREE;
         if (atomic_load(&space->commits[number].phase) == REMO__TX_FREE
@@ -18,10 +18,23 @@ static struct remo__tx_commit *try_take(struct remo_tx_space *space) {
     return NULL;
 }
 
+struct remo__tx_commit *remo__tx_try_take_entry(struct remo_tx_space *space) {
+    struct remo__tx_commit *commit = find_free(space);
+    if (!commit)
+        return NULL;
+    commit->id.sequence++;
+    commit->count = 0;
+    commit->is_own = false;
+    commit->is_early = false;
+    commit->requests_bytes = 0;
+    commit->losses_count = 0;
+    atomic_store(&commit->unfinished, 1);
+    return commit;
+}
+
 int remo__tx_take_entry(struct remo_tx_space *space, struct remo__tx_commit **ret_commit) {
     uint64_t deadline_ns = 0;
-    struct remo__tx_commit *commit;
-    while (!(commit = try_take(space))) {
+    while (!(*ret_commit = remo__tx_try_take_entry(space))) {
         deadline_ns = deadline_ns ? deadline_ns : remo__deadline(space->node->op_timeout_ns);
         if (remo__remaining_ns(deadline_ns) == 0)
             return remo__fail(-ETIMEDOUT,
@@ -32,14 +45,6 @@ int remo__tx_take_entry(struct remo_tx_space *space, struct remo__tx_commit **re
         if (rc != 0)
             return rc;
     }
-    commit->id.sequence++;
-    commit->count = 0;
-    commit->is_own = false;
-    commit->is_early = false;
-    commit->requests_bytes = 0;
-    commit->losses_count = 0;
-    atomic_store(&commit->unfinished, 1);
-    *ret_commit = commit;
     return 0;
 }
 

@@ -30,20 +30,20 @@ enum remo__tx_phase {
 /* The state of a call of an entry: a FINISH, or a CONFIRM. */
 enum remo__tx_delivery { REMO__TX_NOTHING_DUE, REMO__TX_DUE, REMO__TX_IN_FLIGHT };
 
-/* An owner of items that change. */
+/* An owner of items that change; of a claim, an owner of any items. */
 struct remo__tx_participant {
     struct remo__tx_commit *commit;
     uint32_t node;
     bool needs_finish; /* it may have prepared, or has locked items */
     bool is_informed;  /* it has executed FINISH, or the coordinator has lost it */
     _Atomic uint32_t delivery;
-    size_t request_at, request_bytes; /* the PREPARE, or the COMMIT */
+    size_t request_at, request_bytes; /* PREPARE, COMMIT or CLAIM */
     uint32_t losses;                  /* of the node, before its first LOCK */
     uint32_t count;                   /* of numbers of deletes in its reply */
     uint8_t items[REMO_TX_ITEMS_MAX]; /* the transaction's item for each item of the request */
     uint64_t reply[REMO_TX_ITEMS_MAX];
     struct remo__tx_finish finish;
-    struct remo_rpc_op call; /* PREPARE, then FINISH */
+    struct remo_rpc_op call; /* PREPARE, then FINISH; or CLAIM */
 };
 
 /* The next question to a node: whether it has lost a participant. */

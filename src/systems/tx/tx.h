@@ -555,6 +555,8 @@ bool remo__tx_continue_all(struct remo_tx_space *space);
 int remo__tx_coordinate(struct remo_tx *tx);
 /* Take an entry. While REMO__TX_COMMITS_MAX commits are in progress, serve, so that their calls end. */
 int remo__tx_take_entry(struct remo_tx_space *space, struct remo__tx_commit **ret_commit);
+/* Do the same without a wait. Returns NULL if no entry is free. */
+struct remo__tx_commit *remo__tx_try_take_entry(struct remo_tx_space *space);
 /* Decide to commit: all participants have prepared, and the transaction is valid. */
 int remo__tx_decide(struct remo__tx_commit *commit);
 /* A commit has the result `rc`: set the fate, and keep or drop the entry. Returns `rc`. */

@@ -171,7 +171,7 @@ static bool is_claimed(const struct place *place) {
     return count > 0;
 }
 
-/* Wait until node 2 has seen this number of changes of its claims. */
+/* Wait until node 2 has detected this number of changes of its claims. */
 static int await_claims(uint32_t expected) {
     uint32_t changes = 0;
     CHECK_REACHES(changes = atomic_load(&shared->changes), changes, expected);
