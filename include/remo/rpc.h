@@ -319,14 +319,14 @@ REMO_API int remo_rpc_wait(struct remo_rpc_op *call);
  * Errors: those of remo_rpc_wait, and
  *   -EINPROGRESS  the call has not ended */
 REMO_API int remo_rpc_wait_for(struct remo_rpc_op *call, uint64_t timeout_ns);
-/* Wait until several calls of one service without `done` have ended, each by its own timeout at the latest,
+/* Wait until several calls of this node without `done` have ended, each by its own timeout at the latest,
  * and return 0: their statuses are in the structs. Use it for calls that were started together: while a
  * thread waits for one call that is queued, its other calls keep their slots, also if their replies have
  * arrived. Takes time in proportion to `count` at each check.
  * Errors: -EDEADLK and -EAGAIN as in remo_rpc_wait, and
- *   -EINVAL  a call is NULL, has `done`, was never started, or belongs to another service */
+ *   -EINVAL  a call is NULL, has `done`, was never started, or was started by another node */
 REMO_API int remo_rpc_wait_all(struct remo_rpc_op *const *calls, uint32_t count);
-/* Wait until at least one of several calls of one service without `done` has ended, for `timeout_ns` at most,
+/* Wait until at least one of several calls of this node without `done` has ended, for `timeout_ns` at most,
  * even beyond the timeouts of the calls. Return the index of the first call in the list that has ended. Its
  * status is in the struct, and others may have ended too. The function ends no call because of a timeout: the
  * calls that have not ended stay in flight, so their late replies can still be received. Use it if the first
@@ -335,7 +335,7 @@ REMO_API int remo_rpc_wait_all(struct remo_rpc_op *const *calls, uint32_t count)
  * them has ended. Blocks as remo_rpc_wait_for. Takes time in proportion to `count` at each check.
  * Errors: -EDEADLK and -EAGAIN as in remo_rpc_wait, and
  *   -EINVAL       `count` is 0 or larger than INT_MAX; or a call is NULL, has `done`, was never started, or
- *                 belongs to another service
+ *                 was started by another node
  *   -EINPROGRESS  no call has ended */
 REMO_API int remo_rpc_wait_any(struct remo_rpc_op *const *calls, uint32_t count, uint64_t timeout_ns);
 /* Serve requests of this node, and return the status of a call without `done`. Does not wait. In a SHORT

@@ -17,13 +17,13 @@
  *          in a table, `partition_bytes` selects which keys have the same owner.
  * Cost:    network operations, if no item belongs to this node:
  *          - the first read of a key: a lookup (structure.h), normally 1 read. Later reads: none;
- *          - remo_tx_read_many: the same lookups, at the same time if 1 read each suffices; 1 read more for
- *            each key for which it does not. A commit without changes validates all keys that were looked up
- *            at the same time;
+ *          - remo_tx_read_many: the same lookups, first the reads at the same time, then the calls; a lookup
+ *            more for each key whose item was locked or changing. A commit without changes validates all keys
+ *            that were looked up at the same time;
  *          - insert, update and delete: as a read of the key. put: none; a delete after a put: a lookup;
  *          - commit without changes: none for the key that was looked up last, unless it was locked. For
  *            each other present key: 1 read of 8 bytes, all at the same time. For each other absent key: the
- *            read or call that did not find the key is repeated, one key after another;
+ *            read or call that did not find the key is repeated, all reads at the same time, then all calls;
  *          - commit with changes, all keys have one owner: 1 call (rpc.h);
  *          - commit with changes otherwise, if items of k other nodes change: k calls at the same time; the
  *            validation of all keys that were only read; then, unless k is 0, 1 call, and k - 1 more for
@@ -259,10 +259,11 @@ struct remo_tx_lookup {
     int status; /* set: 0, -ENOENT or -EMSGSIZE, as remo_tx_read returns them; or the returned error */
 };
 /* Read several keys, as remo_tx_read does for each. The reads of keys that the transaction has not looked up
- * are in flight at the same time, up to 16 KiB at a time. If one read does not suffice for a key, its further
- * reads and its call follow, one key after another. So if a read finds each key, and all fit in 16 KiB, this
- * takes the time of one read. Absent keys are no error of this function. Blocks at most as long as the
- * lookups one after another.
+ * are in flight at the same time, up to 16 KiB at a time. Then come the calls for keys that reads do not
+ * find, up to 16 calls and 16 KiB of requests and replies at the same time. Keys whose items were locked or
+ * changing follow, one after another. So if a read finds each key, and all fit in 16 KiB, this takes the time
+ * of one read. Absent keys are no error of this function. Blocks at most as long as the lookups one after
+ * another.
  * Errors: those of remo_tx_read, for any key. Then all keys have this `status`, and no value was copied.
  * Except
  *   -EMSGSIZE  if `value_bytes` of a key is larger than `cap`: all other keys were read

@@ -56,6 +56,7 @@
     X(tx_pairs) X(tx_owners) X(tx_absent) X(tx_plain) X(tx_threads) X(tx_groups) X(tx_chain)                 \
     X(tx_both) X(tx_skew) X(tx_gone) X(tx_beside) X(tx_busy) X(tx_three) X(tx_two_fail) X(tx_moved)          \
     X(tx_apart) X(tx_two_apart) X(tx_both_apart) X(tx_together)                                              \
+    X(tx_together_calls)                                                                                     \
     X(tx_queue) X(tx_queue_threads) X(tx_queue_key) X(tx_queue_owners)                                       \
     X(tx_wait_turns) X(tx_wait_owners) X(tx_wait_queue) X(tx_wait_growth) X(tx_wait_threads)                 \
     X(tx_wait_again) X(tx_wait_often) X(tx_wait_closes) X(tx_claims)                                         \

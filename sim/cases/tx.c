@@ -374,6 +374,33 @@ const struct sim_case sim_case_tx_together = {.object = "tx",
                                               .oracle = &oracle_tx,
                                               .relies_on_end = true};
 
+/* Transactions let both owners look up keys outside their buckets, at the same time, while these keys change
+ * together, come and go. */
+static void together_calls_body(void *state, uint32_t rank, uint32_t thread) {
+    const uint64_t fill[STEPS_MAX] = {STEP(TX_PUT, 2 * rank, 10), STEP(TX_PUT, 2 * rank + 1, 10)},
+                   put[STEPS_MAX] = {STEP(TX_PUT, 1, 20 + rank), STEP(TX_PUT, 3, 20 + rank)},
+                   take[STEPS_MAX] = {STEP(TX_READ, 3, 0), STEP(TX_READ, 1, 0), STEP(TX_DELETE, 1, 0)},
+                   read[STEPS_MAX] = {STEP(TX_READ, 1, 0), STEP(TX_READ, 3, 0)},
+                   all[STEPS_MAX] = {STEP(TX_READ, 3, 0), STEP(TX_READ, 1, 0), STEP(TX_READ, 0, 0),
+                                     STEP(TX_READ, 2, 0)};
+    transact(state, rank, thread, rank == 2 ? read : fill);
+    transact(state, rank, thread, rank == 2 ? all : put);
+    transact(state, rank, thread, rank == 2 ? read : rank == 1 ? take : all);
+}
+
+const struct sim_case sim_case_tx_together_calls = {.object = "tx",
+                                                    .name = "together_calls",
+                                                    .about = "two owners look up keys at the same time",
+                                                    .nodes = 3,
+                                                    .threads = 1,
+                                                    .state_bytes = sizeof(struct tx_state),
+                                                    .open = open_together,
+                                                    .close = sim_tx_close,
+                                                    .body = together_calls_body,
+                                                    .after = after,
+                                                    .oracle = &oracle_tx,
+                                                    .relies_on_end = true};
+
 /* Two keys of a bucket come and go together, or one instead of the other. */
 static void absent_body(void *state, uint32_t rank, uint32_t thread) {
     const uint64_t insert[STEPS_MAX] = {STEP(TX_INSERT, 0, 10 + rank), STEP(TX_INSERT, 1, 20 + rank)},

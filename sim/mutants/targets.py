@@ -46,7 +46,7 @@ TREE_TESTS = [
     *("tree", "tree_apply", "tree_change", "tree_cost", "tree_cursor", "tree_failure", "tree_load"),
     *("tree_range", "tree_scan", "tree_window", "history_tree"),
 ]
-TX_TESTS = ["tx", "tx_claim", "tx_owners", "tx_queue", "tx_wait", "tx_wait_limits", "history_tx"]
+TX_TESTS = ["tx", "tx_claim", "tx_many", "tx_owners", "tx_queue", "tx_wait", "tx_wait_limits", "history_tx"]
 VERSIONED_TESTS = [
     *("versioned", "versioned_cost", "versioned_errors", "versioned_failure", "versioned_reads"),
 ]

@@ -277,10 +277,10 @@ static void abandon_expired(const struct calls_wait *wait) {
 static int check_calls(struct remo_rpc_op *const *calls, uint32_t count) {
     for (uint32_t i = 0; i < count; i++)
         if (!calls || check_started(calls[i]) != 0 || calls[i]->done
-            || calls[i]->own.rpc != calls[0]->own.rpc)
+            || calls[i]->own.rpc->node != calls[0]->own.rpc->node)
             return remo__fail(-EINVAL,
                               "cannot wait for calls: one is NULL, has `done`, was never started, or "
-                              "belongs to another service");
+                              "was started by another node");
     return 0;
 }
 

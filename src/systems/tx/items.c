@@ -168,21 +168,6 @@ static int look_up_once(struct remo_tx *tx, struct remo_structure *structure, co
 
 /* ---- several lookups at the same time ---- */
 
-#define TOGETHER_BYTES 16384u /* of all places */
-
-/* Lookups whose first reads are in flight at the same time. */
-struct together {
-    uint32_t count;
-    size_t bytes;
-    bool has_misses; /* some places were prefetched only now */
-    struct {
-        struct remo__tx_item *item;
-        struct remo_structure_place place;
-        char *data;
-    } reads[REMO_TX_ITEMS_MAX];
-    char data[TOGETHER_BYTES] __attribute__((aligned(REMO__CACHE_LINE)));
-};
-
 /* Prefetch what the lookups of a set load first. In a task, other tasks run during the cache misses.
  * ret_prefetched[i] is the result for item i. */
 static void prefetch_all(const struct remo_tx *tx, uint64_t wanted, uint64_t *ret_prefetched) {
@@ -198,88 +183,89 @@ static void prefetch_all(const struct remo_tx *tx, uint64_t wanted, uint64_t *re
         remo_task_yield();
 }
 
-/* Choose items of the set `left` whose places fit, and remove them from it. An item that is not looked up
- * by a read moves to the set `alone`. */
-static void choose_items(struct remo_tx *tx, struct together *together, const uint64_t *prefetched,
-                         uint64_t *left, uint64_t *alone) {
-    together->count = 0;
-    together->bytes = 0;
-    together->has_misses = false;
-    for (uint32_t i = 0; i < tx->items_count; i++) {
+/* How the lookups of items go on, each a set of items. */
+struct lookups {
+    uint64_t left;  /* not chosen yet */
+    uint64_t calls; /* the owner is called */
+    uint64_t alone; /* looked up alone */
+};
+
+/* Choose items whose places fit. Sets *ret_has_misses to whether some places were prefetched only now. */
+static void choose_items(struct remo_tx *tx, struct remo__tx_reads *reads, const uint64_t *prefetched,
+                         struct lookups *lookups, bool *ret_has_misses) {
+    reads->count = 0;
+    reads->bytes = 0;
+    *ret_has_misses = false;
+    for (uint64_t set = lookups->left; set != 0; set &= set - 1) {
+        uint32_t i = (uint32_t)__builtin_ctzll(set);
         struct remo__tx_item *item = &tx->items[i];
         const struct remo_structure *structure = tx->space->structures[item->structure];
         struct remo_structure_place place;
-        uint64_t bit = UINT64_C(1) << i;
-        if (!(*left & bit))
-            continue;
-        bool is_read =
-            item->owner != structure->rank && remo__lookup_start(structure, item->owner, &item->key, &place);
-        if (is_read && place.bytes > TOGETHER_BYTES - together->bytes)
+        bool is_own = item->owner == structure->rank;
+        if (is_own || !remo__lookup_start(structure, item->owner, &item->key, &place)) {
+            lookups->alone |= is_own ? UINT64_C(1) << i : 0;
+            lookups->calls |= is_own ? 0 : UINT64_C(1) << i;
+        } else if (!remo__tx_add_read(reads, item, &place)) {
             return;
-        *left &= ~bit;
-        if (!is_read) {
-            *alone |= bit;
-            continue;
-        }
-        if (tx->space->node->mapped && place.offset != prefetched[i]) {
+        } else if (tx->space->node->mapped && place.offset != prefetched[i]) {
             remo__region_prefetch_read(structure->share, item->owner, place.offset, place.bytes);
-            together->has_misses = true;
+            *ret_has_misses = true;
         }
-        together->reads[together->count].item = item;
-        together->reads[together->count].place = place;
-        together->reads[together->count++].data = together->data + together->bytes;
-        together->bytes += remo__align_up(place.bytes, REMO__CACHE_LINE);
+        lookups->left &= ~(UINT64_C(1) << i);
     }
 }
 
-/* Read all places. In a task, other tasks run during the cache misses. */
-static int read_places(const struct remo_tx *tx, struct together *together) {
-    struct remo_node *node = tx->space->node;
-    struct remo__thread *thread = remo__thread(node);
-    struct remo_ack ack = {0};
-    int rc = 0;
-    if (!thread)
-        return remo__last_code();
-    if (together->has_misses && remo__lookup_yields(node))
-        remo_task_yield();
-    remo__cork(thread);
-    for (uint32_t i = 0; i < together->count && rc == 0; i++) {
-        const struct remo__tx_item *item = together->reads[i].item;
-        rc = remo__lookup_read(tx->space->structures[item->structure], item->owner, &together->reads[i].place,
-                               together->reads[i].data, &ack);
-    }
-    remo__uncork(thread);
-    int settled = remo__ack_settle(&ack, node->op_timeout_ns);
-    return rc != 0 ? rc : settled;
-}
-
-/* Look up items of the set `left` by one read each, at the same time. An item for which one read does
- * not suffice moves to the set `alone`. */
-static __attribute__((noinline)) int look_up_together(struct remo_tx *tx, const uint64_t *prefetched,
-                                                      uint64_t *left, uint64_t *alone) {
-    struct together together;
+/* Look up items by one read each, at the same time. In a task, other tasks run during the cache misses. */
+static __attribute__((noinline)) int look_up_by_reads(struct remo_tx *tx, const uint64_t *prefetched,
+                                                      struct lookups *lookups) {
+    struct remo__tx_reads reads;
     char value[REMO_ITEM_BYTES_MAX];
-    choose_items(tx, &together, prefetched, left, alone);
-    int rc = together.count > 0 ? read_places(tx, &together) : 0;
-    if (together.count > 0) /* the other lookups had not ended when the last one began */
-        tx->last = REMO__TX_NONE;
-    for (uint32_t i = 0; i < together.count && rc == 0; i++) {
-        struct remo__tx_item *item = together.reads[i].item;
+    bool has_misses;
+    choose_items(tx, &reads, prefetched, lookups, &has_misses);
+    if (reads.count == 0)
+        return 0;
+    if (has_misses && remo__lookup_yields(tx->space->node))
+        remo_task_yield();
+    int rc = remo__tx_read_all(tx, &reads);
+    tx->last = REMO__TX_NONE; /* the other lookups had not ended when the last one began */
+    for (uint32_t i = 0; i < reads.count && rc == 0; i++) {
+        struct remo__tx_read *read = &reads.reads[i];
+        struct remo__tx_item *item = read->item;
+        uint64_t bit = UINT64_C(1) << (item - tx->items);
         struct remo__evidence evidence = {0};
         size_t bytes = 0;
-        rc = remo__lookup_end(tx->space->structures[item->structure], item->owner, &item->key,
-                              &together.reads[i].place, together.reads[i].data, value, sizeof value, &bytes,
-                              &evidence);
-        if (rc == 1)
-            *alone |= UINT64_C(1) << (item - tx->items);
-        rc = rc == 1 ? 0 : keep_result(tx, item, rc, value, bytes, evidence);
+        rc = remo__lookup_end(tx->space->structures[item->structure], item->owner, &item->key, &read->place,
+                              read->data, value, sizeof value, &bytes, &evidence);
+        lookups->calls |= rc == REMO__CALL_OWNER ? bit : 0;
+        lookups->alone |= rc == REMO__READ_AGAIN ? bit : 0;
+        rc = rc > 0 ? 0 : keep_result(tx, item, rc, value, bytes, evidence);
     }
     return rc;
 }
 
+/* An owner has looked an item up. If the item is locked, it is looked up alone. */
+static int end_call(struct remo_tx *tx, struct remo__tx_item *item, const struct remo__tx_found *found,
+                    void *ctx) {
+    struct lookups *lookups = ctx;
+    if (found->rc != -EBUSY)
+        return keep_result(tx, item, found->rc, found->value, found->bytes, found->evidence);
+    lookups->alone |= UINT64_C(1) << (item - tx->items);
+    return 0;
+}
+
+/* Look up items by calls of their owners, at the same time. */
+static int look_up_by_calls(struct remo_tx *tx, struct lookups *lookups) {
+    uint64_t calls = lookups->calls;
+    if (calls == 0)
+        return 0;
+    tx->last = (calls & (calls - 1)) == 0 ? (uint32_t)__builtin_ctzll(calls) : REMO__TX_NONE;
+    return remo__tx_find_by_owners(tx, calls, end_call, lookups);
+}
+
 /* Look up all items of a set. */
 static int look_up_all(struct remo_tx *tx, uint64_t wanted) {
-    uint64_t prefetched[REMO_TX_ITEMS_MAX], alone = 0;
+    uint64_t prefetched[REMO_TX_ITEMS_MAX];
+    struct lookups lookups = {.left = wanted};
     int rc = 0;
     if (wanted == 0)
         return 0;
@@ -287,11 +273,12 @@ static int look_up_all(struct remo_tx *tx, uint64_t wanted) {
         return look_up(tx, &tx->items[__builtin_ctzll(wanted)]);
     prefetch_all(tx, wanted, prefetched);
     remo__structure_serve_now(tx->space->structures[0]);
-    while (wanted != 0 && rc == 0)
-        rc = look_up_together(tx, prefetched, &wanted, &alone);
-    for (uint32_t i = 0; i < tx->items_count && rc == 0; i++)
-        if (alone & UINT64_C(1) << i)
-            rc = look_up_prefetched(tx, &tx->items[i], REMO_STRUCTURE_NOWHERE);
+    while (lookups.left != 0 && rc == 0)
+        rc = look_up_by_reads(tx, prefetched, &lookups);
+    if (rc == 0)
+        rc = look_up_by_calls(tx, &lookups);
+    for (uint64_t set = lookups.alone; set != 0 && rc == 0; set &= set - 1)
+        rc = look_up_prefetched(tx, &tx->items[__builtin_ctzll(set)], REMO_STRUCTURE_NOWHERE);
     return rc;
 }
 

@@ -232,20 +232,20 @@ static int return_value(const void *from, size_t bytes, void *value, size_t cap,
 
 /* ---- calls ---- */
 
-/* Call the owner once. Returns 0 and its answer, or an error. */
-static int call_once(struct remo_structure *structure, uint32_t owner, enum remo__item_op op,
-                     const struct remo_structure_key *key, const void *value, size_t value_bytes, void *reply,
-                     size_t cap, size_t *ret_reply_bytes, enum remo__item_answer *ret_answer) {
+/* Encode a request. Returns its bytes. */
+static size_t encode_request(char *request, enum remo__item_op op, const struct remo_structure_key *key,
+                             const void *value, size_t value_bytes) {
     struct remo__item_request header = {
         .op = op, .key_bytes = (uint16_t)key->bytes, .value_bytes = (uint16_t)value_bytes};
-    char request[sizeof header + REMO_ITEM_BYTES_MAX];
     memcpy(request, &header, sizeof header);
     memcpy(request + sizeof header, key->data, key->bytes);
     if (value_bytes > 0)
         memcpy(request + sizeof header + key->bytes, value, value_bytes);
-    int rc = remo_rpc_call(structure->rpc, owner, REMO__STRUCTURE_HANDLER, request,
-                           sizeof header + key->bytes + value_bytes, reply, cap, ret_reply_bytes,
-                           structure->node->op_timeout_ns);
+    return sizeof header + key->bytes + value_bytes;
+}
+
+/* Return 0 and the answer of a call with the status `rc`, or an error. */
+static int answer_of(const struct remo_structure *structure, int rc, enum remo__item_answer *ret_answer) {
     if (rc == -EMSGSIZE) { /* no valid reply is longer than the buffer */
         *ret_answer = REMO__ANSWER_MALFORMED;
         return 0;
@@ -254,6 +254,17 @@ static int call_once(struct remo_structure *structure, uint32_t owner, enum remo
         return remo__fail_more(rc, "%s", remo_channel_name(structure->share->channel));
     *ret_answer = (enum remo__item_answer)rc;
     return 0;
+}
+
+/* Call the owner once. Returns 0 and its answer, or an error. */
+static int call_once(struct remo_structure *structure, uint32_t owner, enum remo__item_op op,
+                     const struct remo_structure_key *key, const void *value, size_t value_bytes, void *reply,
+                     size_t cap, size_t *ret_reply_bytes, enum remo__item_answer *ret_answer) {
+    char request[sizeof(struct remo__item_request) + REMO_ITEM_BYTES_MAX];
+    size_t bytes = encode_request(request, op, key, value, value_bytes);
+    int rc = remo_rpc_call(structure->rpc, owner, REMO__STRUCTURE_HANDLER, request, bytes, reply, cap,
+                           ret_reply_bytes, structure->node->op_timeout_ns);
+    return answer_of(structure, rc, ret_answer);
 }
 
 /* The item of the key is locked or reserved. Pause before the next call. */
@@ -300,18 +311,11 @@ static int return_found(const struct remo_structure *structure, enum remo__item_
     return result_of(structure, answer);
 }
 
-/* If the item is locked or reserved: wait if `waits`, otherwise return -EBUSY. */
-static int lookup_by_call(struct remo_structure *structure, uint32_t owner,
-                          const struct remo_structure_key *key, void *value, size_t cap,
-                          size_t *ret_value_bytes, bool waits, struct remo__evidence *ret_evidence) {
+/* Decode the reply to a lookup. The value is part of it. */
+static int end_lookup(struct remo_structure *structure, uint32_t owner, const struct remo_structure_key *key,
+                      enum remo__item_answer answer, const char *reply, size_t reply_bytes,
+                      const void **ret_value, size_t *ret_value_bytes, struct remo__evidence *ret_evidence) {
     struct remo__item_reply item = {0};
-    char reply[sizeof item + REMO_ITEM_BYTES_MAX];
-    size_t reply_bytes = 0;
-    enum remo__item_answer answer;
-    int rc = (waits ? call : call_once)(structure, owner, REMO__ITEM_LOOKUP, key, NULL, 0, reply,
-                                        sizeof reply, &reply_bytes, &answer);
-    if (rc != 0)
-        return rc;
     if (reply_bytes < sizeof item)
         answer = REMO__ANSWER_MALFORMED;
     else
@@ -319,12 +323,60 @@ static int lookup_by_call(struct remo_structure *structure, uint32_t owner,
     if (answer == REMO__ANSWER_DONE && !is_item_of(structure, owner, item.offset)
         && (!structure->growth || item.offset % 8 != 0)) /* the segment may not be announced yet */
         answer = REMO__ANSWER_MALFORMED;
-    rc = return_found(structure, answer, &item, ret_evidence);
+    int rc = return_found(structure, answer, &item, ret_evidence);
     if (rc != 0)
         return rc;
     if (structure->type->learn)
         structure->type->learn(structure->ctx, key, owner, item.offset);
-    return return_value(reply + sizeof item, reply_bytes - sizeof item, value, cap, ret_value_bytes);
+    *ret_value = reply + sizeof item;
+    *ret_value_bytes = reply_bytes - sizeof item;
+    return 0;
+}
+
+/* If the item is locked or reserved: wait if `waits`, otherwise return -EBUSY. */
+static int lookup_by_call(struct remo_structure *structure, uint32_t owner,
+                          const struct remo_structure_key *key, void *value, size_t cap,
+                          size_t *ret_value_bytes, bool waits, struct remo__evidence *ret_evidence) {
+    char reply[sizeof(struct remo__item_reply) + REMO_ITEM_BYTES_MAX];
+    size_t reply_bytes = 0, found_bytes = 0;
+    const void *found = NULL;
+    enum remo__item_answer answer;
+    int rc = (waits ? call : call_once)(structure, owner, REMO__ITEM_LOOKUP, key, NULL, 0, reply,
+                                        sizeof reply, &reply_bytes, &answer);
+    if (rc == 0)
+        rc =
+            end_lookup(structure, owner, key, answer, reply, reply_bytes, &found, &found_bytes, ret_evidence);
+    return rc != 0 ? rc : return_value(found, found_bytes, value, cap, ret_value_bytes);
+}
+
+size_t remo__lookup_call_bytes(const struct remo_structure *structure, const struct remo_structure_key *key) {
+    return sizeof(struct remo__item_reply) + structure->value_bytes_max + sizeof(struct remo__item_request)
+           + key->bytes;
+}
+
+int remo__lookup_call_start(struct remo_structure *structure, uint32_t owner,
+                            const struct remo_structure_key *key, char *buffer, struct remo_rpc_op *call) {
+    size_t cap = sizeof(struct remo__item_reply) + structure->value_bytes_max;
+    *call =
+        (struct remo_rpc_op){.node = owner,
+                             .number = REMO__STRUCTURE_HANDLER,
+                             .request = buffer + cap,
+                             .request_bytes = encode_request(buffer + cap, REMO__ITEM_LOOKUP, key, NULL, 0),
+                             .reply = buffer,
+                             .reply_cap = cap,
+                             .timeout_ns = structure->node->op_timeout_ns,
+                             .waits = true};
+    return remo_rpc_start(structure->rpc, call);
+}
+
+int remo__lookup_call_end(struct remo_structure *structure, const struct remo_structure_key *key,
+                          struct remo_rpc_op *call, const void **ret_value, size_t *ret_value_bytes,
+                          struct remo__evidence *ret_evidence) {
+    enum remo__item_answer answer = REMO__ANSWER_MALFORMED;
+    int rc = answer_of(structure, remo_rpc_wait(call), &answer);
+    return rc != 0 ? rc
+                   : end_lookup(structure, call->node, key, answer, call->reply, call->reply_bytes, ret_value,
+                                ret_value_bytes, ret_evidence);
 }
 
 /* ---- lookups ---- */
@@ -386,9 +438,6 @@ static bool is_within(const struct remo_item *item, const char *data, size_t byt
     return value >= data && value <= data + bytes && item->value_bytes <= (size_t)(data + bytes - value);
 }
 
-/* Results of `judge`: the next step of the lookup. If it has ended, the result is 0 or an error. */
-enum { CALL_OWNER = 1, READ_AGAIN = 2 };
-
 /* Judge a place that was read. `takes_locked`: accept a locked item; its transaction may have changed another
  * key already, so only a transaction may, which validates. */
 static int judge(struct remo_structure *structure, uint32_t owner, const struct remo_structure_key *key,
@@ -399,9 +448,9 @@ static int judge(struct remo_structure *structure, uint32_t owner, const struct 
     switch (structure->type->lookup_end(structure->ctx, key, owner, place, data, &item)) {
     case REMO_LOOKUP_FOUND:
         if (!is_within(&item, data, place->bytes) || (is_tx && !is_item_of(structure, owner, item.offset)))
-            return CALL_OWNER;
+            return REMO__CALL_OWNER;
         if ((item.head & REMO__ITEM_LOCKED) && !takes_locked)
-            return READ_AGAIN;
+            return REMO__READ_AGAIN;
         *ret_evidence =
             (struct remo__evidence){.proof = REMO__PROOF_HEAD, .offset = item.offset, .word = item.head};
         return return_value(item.value, item.value_bytes, value, cap, ret_value_bytes);
@@ -411,17 +460,15 @@ static int judge(struct remo_structure *structure, uint32_t owner, const struct 
         if (is_tx)
             ret_evidence->word = XXH3_64bits(data, place->bytes);
         return result_of(structure, REMO__ANSWER_ABSENT);
-    case REMO_LOOKUP_TORN: return READ_AGAIN;
-    default: return CALL_OWNER;
+    case REMO_LOOKUP_TORN: return REMO__READ_AGAIN;
+    default: return REMO__CALL_OWNER;
     }
 }
 
 int remo__lookup_end(struct remo_structure *structure, uint32_t owner, const struct remo_structure_key *key,
                      const struct remo_structure_place *place, const void *data, void *value, size_t cap,
                      size_t *ret_value_bytes, struct remo__evidence *ret_evidence) {
-    int rc =
-        judge(structure, owner, key, place, data, value, cap, ret_value_bytes, true, false, ret_evidence);
-    return rc > 0 ? 1 : rc;
+    return judge(structure, owner, key, place, data, value, cap, ret_value_bytes, true, false, ret_evidence);
 }
 
 /* Look the key up by reads. Returns 1 if the owner must be called. Otherwise 0 or an error: the lookup has
@@ -430,8 +477,8 @@ static int lookup_by_reads(struct remo_structure *structure, uint32_t owner,
                            const struct remo_structure_key *key, uint64_t prefetched, void *value, size_t cap,
                            size_t *ret_value_bytes, bool is_tx, struct remo__evidence *ret_evidence) {
     char data[REMO_PLACE_BYTES_MAX] __attribute__((aligned(REMO__CACHE_LINE)));
-    int rc = READ_AGAIN;
-    for (uint32_t i = 0; i < REMO_LOOKUP_READS_MAX && rc == READ_AGAIN; i++) {
+    int rc = REMO__READ_AGAIN;
+    for (uint32_t i = 0; i < REMO_LOOKUP_READS_MAX && rc == REMO__READ_AGAIN; i++) {
         struct remo_structure_place place;
         if (!find_place(structure, owner, key, &place))
             return 1;
@@ -479,11 +526,11 @@ int remo__structure_find(struct remo_structure *structure, uint32_t owner,
 }
 
 int remo__structure_find_by_owner(struct remo_structure *structure, uint32_t owner,
-                                  const struct remo_structure_key *key, struct remo__evidence *ret_evidence) {
-    size_t bytes;
+                                  const struct remo_structure_key *key, void *value, size_t cap,
+                                  size_t *ret_value_bytes, struct remo__evidence *ret_evidence) {
     return owner == structure->rank
-               ? lookup_local(structure, key, NULL, 0, &bytes, ret_evidence)
-               : lookup_by_call(structure, owner, key, NULL, 0, &bytes, false, ret_evidence);
+               ? lookup_local(structure, key, value, cap, ret_value_bytes, ret_evidence)
+               : lookup_by_call(structure, owner, key, value, cap, ret_value_bytes, false, ret_evidence);
 }
 
 int remo_structure_lookup(struct remo_structure *structure, const void *key, size_t key_bytes, void *value,

@@ -249,11 +249,24 @@ bool remo__lookup_start(const struct remo_structure *structure, uint32_t owner,
 /* Start to read the place, for a caller that waits for `ack`; NULL: waits. */
 int remo__lookup_read(const struct remo_structure *structure, uint32_t owner,
                       const struct remo_structure_place *place, void *data, struct remo_ack *ack);
-/* Judge what was read, for a transaction. Results: as remo__structure_find; or 1: call that function. */
+/* If a lookup has not ended after a read: its next step. */
+enum { REMO__CALL_OWNER = 1, REMO__READ_AGAIN = 2 };
+/* Judge what was read, for a transaction. Results: as remo__structure_find, or the next step. */
 int remo__lookup_end(struct remo_structure *structure, uint32_t owner, const struct remo_structure_key *key,
                      const struct remo_structure_place *place, const void *data, void *value, size_t cap,
                      size_t *ret_value_bytes, struct remo__evidence *ret_evidence);
-/* Let the owner look a key up, without its value: -EMSGSIZE if it is present and not empty, -EBUSY if its
- * item is locked or reserved. Otherwise as remo__structure_find. */
+/* Let the owner look a key up: -EBUSY if its item is locked or reserved. Otherwise as
+ * remo__structure_find. */
 int remo__structure_find_by_owner(struct remo_structure *structure, uint32_t owner,
-                                  const struct remo_structure_key *key, struct remo__evidence *ret_evidence);
+                                  const struct remo_structure_key *key, void *value, size_t cap,
+                                  size_t *ret_value_bytes, struct remo__evidence *ret_evidence);
+/* The same, for several lookups at the same time. Another node is the owner. Return the bytes of the buffer
+ * for request and reply. */
+size_t remo__lookup_call_bytes(const struct remo_structure *structure, const struct remo_structure_key *key);
+/* Start the call. Errors: those of remo_rpc_start. */
+int remo__lookup_call_start(struct remo_structure *structure, uint32_t owner,
+                            const struct remo_structure_key *key, char *buffer, struct remo_rpc_op *call);
+/* Wait for the call. If the result is 0, the value is in the buffer. */
+int remo__lookup_call_end(struct remo_structure *structure, const struct remo_structure_key *key,
+                          struct remo_rpc_op *call, const void **ret_value, size_t *ret_value_bytes,
+                          struct remo__evidence *ret_evidence);

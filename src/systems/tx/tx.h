@@ -11,7 +11,7 @@
  *   finish.c      the end of such a commit
  *   request.c     the requests of a commit, and its results
  *   validate.c    validation
- *   items.c       the items of a transaction: reads and changes before the commit
+ *   together.c    lookups at the same time
  *   resolve.c     the owner's side: transactions whose coordinator has failed
  *   early_owner.c the owner's side: early locks
  *   record.c      the owner's side: transactions that it has prepared
@@ -523,6 +523,45 @@ static inline bool remo__tx_is_used(const struct remo__tx_item *item) {
 enum remo__tx_op remo__tx_op_of(const struct remo__tx_item *item);
 int remo__tx_conflict(struct remo_tx *tx, uint32_t item, enum remo_tx_conflict_kind kind);
 int remo__tx_validate(struct remo_tx *tx, enum remo__tx_scope scope);
+
+/* ---- together.c ---- */
+
+#define REMO__TX_TOGETHER_BYTES 16384u /* of what is read, or of requests and replies, at the same time */
+
+/* The read of a place. The key of the item may be there. */
+struct remo__tx_read {
+    struct remo__tx_item *item;
+    struct remo_structure_place place;
+    char *data;
+};
+
+/* Reads that are in flight at the same time. Before the first one is added, `count` and `bytes` are 0. */
+struct remo__tx_reads {
+    uint32_t count;
+    size_t bytes;
+    struct remo__tx_read reads[REMO_TX_ITEMS_MAX];
+    char data[REMO__TX_TOGETHER_BYTES] __attribute__((aligned(REMO__CACHE_LINE)));
+};
+
+/* Returns false if there is no room for the place. */
+bool remo__tx_add_read(struct remo__tx_reads *reads, struct remo__tx_item *item,
+                       const struct remo_structure_place *place);
+/* Read all places. */
+int remo__tx_read_all(const struct remo_tx *tx, struct remo__tx_reads *reads);
+
+/* The result of remo__structure_find_by_owner for an item. */
+struct remo__tx_found {
+    int rc;
+    const void *value;
+    size_t bytes;
+    struct remo__evidence evidence;
+};
+
+typedef int remo__tx_end_fn(struct remo_tx *tx, struct remo__tx_item *item,
+                            const struct remo__tx_found *found, void *ctx);
+/* Let the owners look up the items of a set (bit i: item i), at the same time if there is room, and call
+ * `end` with each result. Ends at the first error of `end`, and returns it. */
+int remo__tx_find_by_owners(struct remo_tx *tx, uint64_t set, remo__tx_end_fn *end, void *ctx);
 
 /* ---- request.c ---- */
 

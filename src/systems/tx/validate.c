@@ -84,47 +84,69 @@ static int validate_present(struct remo_tx *tx, enum remo__tx_scope scope) {
     return rc != 0 ? rc : settled;
 }
 
-/* Set *ret_is_same to whether the place in which a read did not find the key has the same bytes. */
-static int check_place(const struct remo_tx *tx, const struct remo__tx_item *item, bool *ret_is_same) {
-    char data[REMO_PLACE_BYTES_MAX] __attribute__((aligned(REMO__CACHE_LINE)));
-    const struct remo_structure *structure = tx->space->structures[item->structure];
-    struct remo__ref ref;
-    int rc = remo__region_find(structure->share, item->owner, item->evidence.offset, &ref);
-    *ret_is_same = false;
-    if (rc == 0
-        && !remo__structure_contains(structure, item->owner, item->evidence.offset, item->evidence.bytes))
-        return 0; /* a later incarnation of the owner */
-    if (rc == 0)
-        rc = remo__read(ref, data, item->evidence.bytes, NULL);
-    if (rc == 0)
-        *ret_is_same = XXH3_64bits(data, item->evidence.bytes) == item->evidence.word;
+/* Choose places in which reads did not find keys, from item *next on, as far as there is room, and advance
+ * *next. */
+static int choose_places(struct remo_tx *tx, enum remo__tx_scope scope, uint32_t *next,
+                         struct remo__tx_reads *reads) {
+    reads->count = 0;
+    reads->bytes = 0;
+    for (; *next < tx->items_count; (*next)++) {
+        struct remo__tx_item *item = &tx->items[*next];
+        const struct remo_structure *structure = tx->space->structures[item->structure];
+        const struct remo_structure_place place = {.offset = item->evidence.offset,
+                                                   .bytes = item->evidence.bytes};
+        if (item->evidence.proof != REMO__PROOF_PLACE || !needs_validation(tx, *next, scope))
+            continue;
+        if (!remo__structure_contains(structure, item->owner, place.offset, place.bytes))
+            return remo__tx_conflict(tx, *next, REMO_TX_APPEARED); /* a later incarnation of the owner */
+        if (!remo__tx_add_read(reads, item, &place))
+            break;
+    }
+    return 0;
+}
+
+static bool is_same_place(const struct remo__tx_read *read) {
+    return XXH3_64bits(read->data, read->place.bytes) == read->item->evidence.word;
+}
+
+/* Validate that the places in which reads did not find keys have the same bytes: read them at the same
+ * time. */
+static __attribute__((noinline)) int validate_places(struct remo_tx *tx, enum remo__tx_scope scope) {
+    struct remo__tx_reads reads;
+    int rc = 0;
+    for (uint32_t next = 0; next < tx->items_count && rc == 0;) {
+        rc = choose_places(tx, scope, &next, &reads);
+        if (rc == 0)
+            rc = remo__tx_read_all(tx, &reads);
+        for (uint32_t i = 0; i < reads.count && rc == 0; i++)
+            if (!is_same_place(&reads.reads[i]))
+                rc = remo__tx_conflict(tx, (uint32_t)(reads.reads[i].item - tx->items), REMO_TX_APPEARED);
+    }
     return rc;
 }
 
-/* Set *ret_is_same to whether a key that the owner did not find is still absent, and no key of its group was
- * deleted since: then the key has been absent in between. */
-static int check_deletes(const struct remo_tx *tx, const struct remo__tx_item *item, bool *ret_is_same) {
-    struct remo_structure *structure = tx->space->structures[item->structure];
-    struct remo__evidence now = {0};
-    int rc = remo__structure_find_by_owner(structure, item->owner, &item->key, &now);
-    *ret_is_same = rc == -ENOENT && now.word == item->evidence.word;
-    return rc == -ENOENT || rc == -EMSGSIZE || rc == -EBUSY ? 0 : rc;
+/* A key that the owner did not find is still absent, and no key of its group was deleted since: then the key
+ * has been absent in between. */
+static int end_check(struct remo_tx *tx, struct remo__tx_item *item, const struct remo__tx_found *found,
+                     void *ctx) {
+    (void)ctx;
+    bool is_same = found->rc == -ENOENT && found->evidence.word == item->evidence.word;
+    if (found->rc != 0 && found->rc != -ENOENT && found->rc != -EBUSY)
+        return found->rc;
+    return is_same ? 0 : remo__tx_conflict(tx, (uint32_t)(item - tx->items), REMO_TX_APPEARED);
 }
 
 static int validate_absent(struct remo_tx *tx, enum remo__tx_scope scope) {
+    uint64_t calls = 0;
+    bool has_places = false;
     for (uint32_t i = 0; i < tx->items_count; i++) {
-        const struct remo__tx_item *item = &tx->items[i];
-        bool is_same;
-        if (!remo__tx_is_absence(item) || !needs_validation(tx, i, scope))
+        if (!remo__tx_is_absence(&tx->items[i]) || !needs_validation(tx, i, scope))
             continue;
-        int rc = item->evidence.proof == REMO__PROOF_PLACE ? check_place(tx, item, &is_same)
-                                                           : check_deletes(tx, item, &is_same);
-        if (rc != 0)
-            return rc;
-        if (!is_same)
-            return remo__tx_conflict(tx, i, REMO_TX_APPEARED);
+        has_places |= tx->items[i].evidence.proof == REMO__PROOF_PLACE;
+        calls |= tx->items[i].evidence.proof == REMO__PROOF_DELETES ? UINT64_C(1) << i : 0;
     }
-    return 0;
+    int rc = has_places ? validate_places(tx, scope) : 0;
+    return rc == 0 && calls != 0 ? remo__tx_find_by_owners(tx, calls, end_check, NULL) : rc;
 }
 
 static bool has_lock_at(const struct remo_tx *tx, uint32_t owner) {
@@ -134,24 +156,29 @@ static bool has_lock_at(const struct remo_tx *tx, uint32_t owner) {
     return false;
 }
 
+/* An owner has looked up a key that a read did not find. */
+static int end_renew(struct remo_tx *tx, struct remo__tx_item *item, const struct remo__tx_found *found,
+                     void *ctx) {
+    (void)ctx;
+    if (found->rc == 0 || found->rc == -EBUSY)
+        return remo__tx_conflict(tx, (uint32_t)(item - tx->items), REMO_TX_APPEARED);
+    if (found->rc != -ENOENT)
+        return found->rc;
+    item->evidence = found->evidence;
+    tx->last = REMO__TX_NONE; /* the key that was looked up last was looked up before */
+    return 0;
+}
+
 /* The transaction's own locks and reservations may have changed the places in which reads did not find keys:
  * let the owners find these keys absent. This precedes the first validation. */
 static int renew_absences(struct remo_tx *tx) {
+    uint64_t calls = 0;
     for (uint32_t i = 0; i < tx->items_count; i++) {
-        struct remo__tx_item *item = &tx->items[i];
-        if (item->evidence.proof != REMO__PROOF_PLACE || item->is_held || !has_lock_at(tx, item->owner))
-            continue;
-        struct remo__evidence now = {0};
-        int rc = remo__structure_find_by_owner(tx->space->structures[item->structure], item->owner,
-                                               &item->key, &now);
-        if (rc == 0 || rc == -EMSGSIZE || rc == -EBUSY)
-            return remo__tx_conflict(tx, i, REMO_TX_APPEARED);
-        if (rc != -ENOENT)
-            return rc;
-        item->evidence = now;
-        tx->last = REMO__TX_NONE; /* the key that was looked up last was looked up before */
+        const struct remo__tx_item *item = &tx->items[i];
+        if (item->evidence.proof == REMO__PROOF_PLACE && !item->is_held && has_lock_at(tx, item->owner))
+            calls |= UINT64_C(1) << i;
     }
-    return 0;
+    return remo__tx_find_by_owners(tx, calls, end_renew, NULL);
 }
 
 int remo__tx_validate(struct remo_tx *tx, enum remo__tx_scope scope) {

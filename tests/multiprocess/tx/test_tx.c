@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "../../support/turns.h"
-#include "tx_place.h"
+#include "tx_words.h"
 
 static struct turns *turns; /* shared by all processes */
 
@@ -12,29 +12,6 @@ static struct turns *turns; /* shared by all processes */
 static int open_place(struct remo_node *node, const struct remo_table_options *options,
                       struct place *ret_place) {
     return open_objects(node, options, NULL, ret_place);
-}
-
-static int read_word(struct place *place, uint64_t key, uint64_t *ret_value) {
-    size_t bytes = 8;
-    int rc =
-        remo_tx_read(place->tx, place->structure, &key, sizeof key, ret_value, sizeof *ret_value, &bytes);
-    return rc == 0 && bytes != 8 ? -EBADMSG : rc;
-}
-
-static int insert_word(struct place *place, uint64_t key, uint64_t value) {
-    return remo_tx_insert(place->tx, place->structure, &key, sizeof key, &value, sizeof value);
-}
-
-static int update_word(struct place *place, uint64_t key, uint64_t value) {
-    return remo_tx_update(place->tx, place->structure, &key, sizeof key, &value, sizeof value);
-}
-
-static int put_word(struct place *place, uint64_t key, uint64_t value) {
-    return remo_tx_put(place->tx, place->structure, &key, sizeof key, &value, sizeof value);
-}
-
-static int delete_word(struct place *place, uint64_t key) {
-    return remo_tx_delete(place->tx, place->structure, &key, sizeof key);
 }
 
 /* ---- the steps of one transaction ---- */
@@ -91,15 +68,6 @@ static int deletes(struct place *place, uint64_t a, uint64_t b) {
     return 0;
 }
 
-static int expect_conflict(struct place *place, int rc, uint64_t key, enum remo_tx_conflict_kind kind) {
-    struct remo_tx_conflict conflict;
-    CHECK_SENTENCE(rc, -EAGAIN, "run it again");
-    CHECK_OK(remo_tx_last_conflict(place->tx, &conflict));
-    CHECK(conflict.structure == place->structure && conflict.kind == kind);
-    CHECK(conflict.key_bytes == sizeof key && memcmp(conflict.key, &key, sizeof key) == 0);
-    return 0;
-}
-
 /* Each kind of conflict, of a transaction that only reads and of one that changes. */
 static int conflicts(struct place *place, uint64_t a, uint64_t b, uint64_t absent) {
     uint64_t value = 0;
@@ -138,14 +106,6 @@ static int steps(struct remo_node *node, void *ctx) {
 }
 
 /* ---- costs ---- */
-
-static int expect_cost(struct place *place, struct cost before, uint64_t reads, uint64_t writes) {
-    struct cost after = cost_of(place);
-    CHECK_EQUAL(after.reads - before.reads, reads);
-    CHECK_EQUAL(after.writes - before.writes, writes);
-    CHECK_EQUAL(after.atomics - before.atomics, 0);
-    return 0;
-}
 
 /* The keys of node 0, at node 1. The owner's reply to a call is a write of the owner. */
 static int costs_of_peer(struct place *place) {
@@ -205,119 +165,6 @@ static int costs(struct remo_node *node, void *ctx) {
     if (remo_node_rank(node) == 1)
         CHECK(costs_of_peer(&place) == 0);
     return close_place(&place);
-}
-
-/* ---- several reads at the same time ---- */
-
-#define MANY 20u
-
-static void set_lookups(struct place *place, const uint64_t *keys, uint64_t *values,
-                        struct remo_tx_lookup *ret_lookups) {
-    for (uint32_t i = 0; i < MANY; i++)
-        ret_lookups[i] = (struct remo_tx_lookup){.structure = place->structure,
-                                                 .key = &keys[i],
-                                                 .key_bytes = sizeof keys[i],
-                                                 .value = &values[i],
-                                                 .cap = sizeof values[i]};
-}
-
-/* The keys of node 0, at node 1: some absent, one twice, one changed by the transaction, one for which there
- * is no room. Then keys of both nodes. */
-static int many_of_peer(struct place *place) {
-    uint64_t keys[MANY], values[MANY];
-    struct remo_tx_lookup lookups[MANY];
-    for (uint32_t i = 0; i < MANY; i++) {
-        keys[i] = key_of(place, 0, i);
-        if (i % 5 != 0)
-            CHECK_OK(plain_put(place, keys[i], i));
-    }
-    keys[7] = keys[6];
-    set_lookups(place, keys, values, lookups);
-    CHECK_OK(remo_tx_begin(place->tx));
-    CHECK_OK(put_word(place, keys[1], 100));
-    CHECK_OK(read_word(place, keys[2], &values[2]));
-    struct cost before = cost_of(place);
-    CHECK_OK(remo_tx_read_many(place->tx, lookups, MANY));
-    CHECK(expect_cost(place, before, MANY - 3, 0) == 0); /* not keys 1, 2 and 7 */
-    for (uint32_t i = 0; i < MANY; i++) {
-        CHECK_EQUAL(lookups[i].status, i % 5 == 0 ? -ENOENT : 0);
-        CHECK(i % 5 == 0 || values[i] == (i == 1 ? 100 : i == 7 ? 6 : i));
-    }
-    lookups[3].cap = 7;
-    CHECK_SENTENCE(remo_tx_read_many(place->tx, lookups, MANY), -EMSGSIZE, "value_bytes");
-    CHECK(lookups[3].status == -EMSGSIZE && lookups[3].value_bytes == 8 && lookups[4].status == 0);
-    remo_tx_abort(place->tx);
-
-    lookups[3].cap = 8;
-    CHECK_OK(remo_tx_begin(place->tx));
-    before = cost_of(place);
-    CHECK_OK(remo_tx_read_many(place->tx, &lookups[1], 4));
-    CHECK_OK(remo_tx_commit(place->tx)); /* validates each */
-    CHECK(expect_cost(place, before, 8, 0) == 0);
-    CHECK_OK(remo_tx_begin(place->tx));
-    before = cost_of(place);
-    CHECK_OK(remo_tx_read_many(place->tx, &lookups[1], 4));
-    CHECK_OK(remo_tx_read_many(place->tx, &lookups[8], 1)); /* the last lookup is alone */
-    CHECK_OK(remo_tx_commit(place->tx));
-    CHECK(expect_cost(place, before, 9, 0) == 0);
-
-    uint64_t own = key_of(place, 1, 0);
-    CHECK_OK(plain_put(place, own, 50));
-    keys[2] = own;
-    CHECK_OK(remo_tx_begin(place->tx));
-    CHECK_OK(remo_tx_read_many(place->tx, &lookups[1], 3));
-    CHECK_EQUAL(values[2], 50);
-    CHECK_OK(plain_put(place, keys[3], 51));
-    CHECK(expect_conflict(place, remo_tx_commit(place->tx), keys[3], REMO_TX_CHANGED) == 0);
-    CHECK_OK(remo_tx_begin(place->tx));
-    lookups[2].key_bytes = 0;
-    CHECK_SENTENCE(remo_tx_read_many(place->tx, lookups, MANY), -EINVAL, "empty");
-    CHECK(lookups[0].status == -EINVAL && lookups[MANY - 1].status == -EINVAL);
-    remo_tx_abort(place->tx);
-    return 0;
-}
-
-static int many(struct remo_node *node, void *ctx) {
-    struct place place;
-    (void)ctx;
-    CHECK(open_place(node, NULL, &place) == 0);
-    if (remo_node_rank(node) == 1)
-        CHECK(many_of_peer(&place) == 0);
-    return close_place(&place);
-}
-
-/* The keys of node 0 are read by node 1: `reads` reads. */
-static int many_values(struct place *place, uint64_t reads) {
-    uint64_t keys[MANY], values[MANY];
-    struct remo_tx_lookup lookups[MANY];
-    for (uint32_t i = 0; i < MANY; i++) {
-        keys[i] = key_of(place, 0, i);
-        CHECK_OK(plain_put(place, keys[i], i));
-    }
-    set_lookups(place, keys, values, lookups);
-    struct cost before = cost_of(place);
-    CHECK_OK(remo_tx_begin(place->tx));
-    CHECK_OK(remo_tx_read_many(place->tx, lookups, MANY));
-    CHECK_EQUAL(cost_of(place).reads - before.reads, reads);
-    for (uint32_t i = 0; i < MANY; i++)
-        CHECK(lookups[i].status == 0 && values[i] == i);
-    CHECK_OK(remo_tx_commit(place->tx));
-    return 0;
-}
-
-/* Places of about 7500 bytes, so that two are read at the same time; and keys that need a call each. */
-static int many_large(struct remo_node *node, void *ctx) {
-    const struct remo_table_options options[] = {{.capacity = 1000, .value_bytes_max = 900, .width = 8},
-                                                 {.lookups = REMO_TABLE_CALLS_ONLY}};
-    struct place place;
-    (void)ctx;
-    for (uint32_t i = 0; i < 2; i++) {
-        CHECK(open_place(node, &options[i], &place) == 0);
-        if (remo_node_rank(node) == 1)
-            CHECK(many_values(&place, i == 0 ? MANY : 0) == 0);
-        CHECK(close_place(&place) == 0);
-    }
-    return 0;
 }
 
 /* ---- threads and tasks ---- */
@@ -727,8 +574,6 @@ static const struct cluster_test tests[] = {
     CLUSTER_TEST(costs, 2),
     CLUSTER_TEST(threads, 2),
     CLUSTER_TEST(tasks, 2),
-    CLUSTER_TEST(many, 2),
-    CLUSTER_TEST(many_large, 2),
     CLUSTER_TEST(full, 2),
     CLUSTER_TEST(limits, 2),
     CLUSTER_TEST(bad_input, 1),

@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "tx_place.h"
+#include "tx_words.h"
 
 #define ACCOUNTS 8u /* of each node */
 #define BALANCE 1000u
@@ -29,16 +29,6 @@ static enum remo_tx_locks early = REMO_TX_EARLY; /* the ctx of tests with early 
 /* `locks`: NULL, or &early. */
 static int open_place(struct remo_node *node, const enum remo_tx_locks *locks, struct place *ret_place) {
     return open_locking(node, NULL, NULL, locks ? *locks : REMO_TX_LATE, ret_place);
-}
-
-/* ---- words ---- */
-
-static int read_word(struct place *place, uint64_t key, uint64_t *ret_value) {
-    return remo_tx_read(place->tx, place->structure, &key, sizeof key, ret_value, sizeof *ret_value, NULL);
-}
-
-static int put_word(struct place *place, uint64_t key, uint64_t value) {
-    return remo_tx_put(place->tx, place->structure, &key, sizeof key, &value, sizeof value);
 }
 
 /* ---- costs ---- */
