@@ -136,22 +136,18 @@ static void use_view(const struct remo__versioned_shape *shape, struct remo__ver
     }
 }
 
-/* Apply the state, and the one before it, to values of the exact size. */
+/* Apply the state to a value of the exact size. */
 static void use_state(const struct remo__versioned_shape *shape, struct remo__versioned_image *image,
                       const struct remo__versioned_state *state, uint64_t version, bool has_seals) {
     unsigned char *value = malloc(shape->object_bytes);
-    assert(state->words <= shape->log_words && state->words_before <= state->words);
+    assert(state->words <= shape->log_words);
     assert(state->words <= remo__versioned_used(image->header.head));
     if (has_seals) /* as a get does, which may have copied no more */
         remo__versioned_fill(shape, image);
     apply(shape, image, state->words, value);
     use_view(shape, image, state, value);
-    if (has_seals) {
+    if (has_seals)
         assert(state->version <= version && is_written(shape, state->version, value));
-        apply(shape, image, state->words_before, value);
-        assert(is_written(shape, state->version_before, value));
-    }
-    apply(shape, image, state->words_before, value);
     free(value);
 }
 

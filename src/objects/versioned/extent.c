@@ -47,7 +47,7 @@ static struct remo__versioned_record record_at(const uint64_t *records, uint32_t
 /* Return whether a record is within `left` words, and its range within the object. */
 static inline bool is_valid(const struct remo__versioned_shape *shape, uint64_t place, uint32_t left) {
     uint32_t size = size_of(place);
-    return size - 1 < shape->object_bytes && offset_of(place) <= shape->object_bytes - size
+    return size > 0 && (uint64_t)offset_of(place) + size <= shape->object_bytes
            && remo__versioned_record_words(size) <= left;
 }
 
@@ -64,35 +64,43 @@ static bool is_whole(const struct remo__versioned_image *image, uint32_t at) {
 static inline __attribute__((always_inline)) bool
 walk_records(const struct remo__versioned_shape *shape, const struct remo__versioned_image *image,
              uint32_t used, uint64_t version, bool has_seals, struct remo__versioned_state *ret_state) {
-    const uint64_t *records = image->records;
-    struct remo__versioned_state state = {.version = image->header.base_version,
-                                          .version_before = image->header.base_version};
-    bool is_cut = false, has_later = false; /* not in `state`: one load of both would wait */
-    for (uint32_t at = 0; at < used;) {
-        uint32_t left = used - at;
-        bool is_complete = left >= REMO__VERSIONED_RECORD_BYTES / 8 && is_valid(shape, records[at + 1], left);
+    const uint64_t *record = image->records, *end = record + used;
+    uint64_t state_version = image->header.base_version, parts = 0;
+    const uint64_t *state_end = record;
+    bool is_cut = false, has_later = false;
+    while (record < end) {
+        uint32_t left = (uint32_t)(end - record);
+        bool is_complete = left >= REMO__VERSIONED_RECORD_BYTES / 8 && is_valid(shape, record[1], left);
         if (!has_seals && remo__unlikely(!is_complete))
             return false;
-        is_cut = has_seals && !(is_complete && is_whole(image, at));
-        has_later = !is_cut && records[at] > version;
+        is_cut = has_seals && !(is_complete && is_whole(image, (uint32_t)(record - image->records)));
+        has_later = !is_cut && record[0] > version;
         if (remo__unlikely(is_cut || has_later))
             break;
-        uint64_t place = records[at + 1];
-        uint32_t size = size_of(place);
-        state.parts |= remo__versioned_parts(shape, offset_of(place), size);
+        uint64_t record_version = record[0], place = record[1];
+        parts |= remo__versioned_parts(shape, offset_of(place), size_of(place));
+        record += remo__versioned_record_words(size_of(place));
         if (place & REMO__VERSIONED_ENDS) {
-            state.version_before = state.version;
-            state.words_before = state.words;
-            state.version = records[at];
-            state.words = at + remo__versioned_record_words(size);
+            state_version = record_version;
+            state_end = record;
         }
-        at += remo__versioned_record_words(size);
     }
-    state.is_cut = is_cut;
-    state.has_later = has_later;
-    state.is_pending = !is_cut && image->header.head & REMO__VERSIONED_PENDING;
-    *ret_state = state;
+    *ret_state = (struct remo__versioned_state){
+        .version = state_version,
+        .words = (uint32_t)(state_end - image->records),
+        .is_cut = is_cut,
+        .has_later = has_later,
+        .is_pending = !is_cut && image->header.head & REMO__VERSIONED_PENDING,
+        .parts = parts,
+    };
     return true;
+}
+
+/* Of its own, because the calls of the hash need registers that the walk without seals would lack. */
+static __attribute__((noinline)) void walk_sealed(const struct remo__versioned_shape *shape,
+                                                  const struct remo__versioned_image *image, uint32_t used,
+                                                  uint64_t version, struct remo__versioned_state *ret_state) {
+    (void)walk_records(shape, image, used, version, true, ret_state);
 }
 
 enum remo__versioned_verdict remo__versioned_judge(const struct remo__versioned_shape *shape,
@@ -108,9 +116,11 @@ enum remo__versioned_verdict remo__versioned_judge(const struct remo__versioned_
         return REMO__VERSIONED_DAMAGED;
     if (header->base_version > version)
         return REMO__VERSIONED_LATER;
-    bool is_right = has_seals ? walk_records(shape, image, used, version, true, ret_state)
-                              : walk_records(shape, image, used, version, false, ret_state);
-    return is_right ? REMO__VERSIONED_STATE : REMO__VERSIONED_DAMAGED;
+    if (has_seals)
+        walk_sealed(shape, image, used, version, ret_state);
+    else if (!walk_records(shape, image, used, version, false, ret_state))
+        return REMO__VERSIONED_DAMAGED;
+    return REMO__VERSIONED_STATE;
 }
 
 /* Copy the data of a record; up to 16 bytes without a call of memcpy. */
@@ -134,13 +144,13 @@ static void copy_data(char *dst, const char *src, uint32_t bytes) {
 
 void remo__versioned_overlay(const uint64_t *records, uint32_t words, uint32_t offset, void *dst,
                              uint32_t bytes) {
-    for (uint32_t at = 0; at < words;) {
-        const struct remo__versioned_record record = record_at(records, at);
-        uint32_t start = offset_of(record.place), size = size_of(record.place);
-        uint32_t first = remo__max(start, offset), end = remo__min(start + size, offset + bytes);
-        const char *data = (const char *)(records + at + REMO__VERSIONED_RECORD_BYTES / 8);
-        if (first < end)
-            copy_data((char *)dst + (first - offset), data + (first - start), end - first);
-        at += remo__versioned_record_words(size);
+    for (const uint64_t *end = records + words; records < end;) {
+        uint64_t place = records[1];
+        uint32_t start = offset_of(place), size = size_of(place);
+        uint32_t first = remo__max(start, offset), last = remo__min(start + size, offset + bytes);
+        if (first < last)
+            copy_data((char *)dst + (first - offset),
+                      (const char *)records + REMO__VERSIONED_RECORD_BYTES + (first - start), last - first);
+        records += remo__versioned_record_words(size);
     }
 }

@@ -142,8 +142,9 @@ static int find_place(struct remo__versioned_get *get) {
 }
 
 static void prefetch_lines(const char *place, uint64_t bytes) {
-    for (uint64_t at = 0; at < bytes; at += REMO__CACHE_LINE)
-        remo__mapped_prefetch(place + at);
+    const char *end = place + bytes;
+    for (place -= (uintptr_t)place % REMO__CACHE_LINE; place < end; place += REMO__CACHE_LINE)
+        remo__mapped_prefetch(place);
 }
 
 /* Prefetch the first lines of the records and of the base. */
@@ -191,7 +192,7 @@ static bool has_generation(const struct remo__versioned_get *get) {
 
 /* Copy the header and then the records that the head counts, and read the head again. The copy is whole if
  * the generation is the same, because the header was placed before the location. */
-int remo__versioned_get_copy_in_order(struct remo__versioned_get *get) {
+static inline __attribute__((always_inline)) int copy_in_order(struct remo__versioned_get *get) {
     const struct remo__versioned_shape *shape = &get->versioned->shape;
     struct remo__versioned_image *image = &get->buffer->image;
     int rc = find_place(get);
@@ -300,10 +301,18 @@ static int explain_damage(struct remo__versioned_get *get) {
     return rc == 0 && is_same ? fail_damaged(get) : rc;
 }
 
+/* Find the state at a version in the copy. */
+static inline __attribute__((always_inline)) enum remo__versioned_verdict
+find_state(struct remo__versioned_get *get, uint64_t version) {
+    return remo__versioned_judge(&get->versioned->shape, &get->buffer->image, get->object,
+                                 remo__versioned_generation(get->location), version,
+                                 !remo__versioned_is_in_order(get), &get->state);
+}
+
 /* Remove the last commit from the state if it is not visible yet. If the base contains it, the state before
  * is in the previous extent: continue there, as of the visible version, and set *ret_again. */
-static int leave_out_pending(struct remo__versioned_get *get, struct remo__versioned_state *state,
-                             bool *ret_again) {
+static int leave_out_pending(struct remo__versioned_get *get, bool *ret_again) {
+    const struct remo__versioned_state *state = &get->state;
     uint64_t version;
     if (!state->is_pending || get->at != REMO_VERSIONED_NEWEST || state->version <= known_version(get->peer))
         return 0;
@@ -315,14 +324,13 @@ static int leave_out_pending(struct remo__versioned_get *get, struct remo__versi
         get->at = version;
         return go_back(get);
     }
-    state->version = state->version_before;
-    state->words = state->words_before;
-    return 0;
+    return find_state(get, state->version - 1) == REMO__VERSIONED_STATE ? 0 : fail_damaged(get);
 }
 
 /* Call a visitor of the state. In mapped memory the visitor reads the base in place. Count the bytes that it
  * copies, and `bytes` more. */
-static void call(const struct remo__versioned_get *get, remo_versioned_visitor *visitor, uint64_t bytes) {
+static inline void call(const struct remo__versioned_get *get, remo_versioned_visitor *visitor,
+                        uint64_t bytes) {
     const struct remo__versioned_shape *shape = &get->versioned->shape;
     bool is_in_place = remo__versioned_is_in_order(get);
     uint64_t copied = 0;
@@ -345,7 +353,7 @@ void remo__versioned_get_prepare(const struct remo__versioned_get *get) {
 }
 
 /* If the extent in mapped memory was used again meanwhile, the visitor may have read any bytes. */
-int remo__versioned_get_visit(struct remo__versioned_get *get) {
+static inline __attribute__((always_inline)) int visit_ready(struct remo__versioned_get *get) {
     bool is_in_place = remo__versioned_is_in_order(get);
     get->is_ready = false;
     call(get, get->visit, sizeof get->buffer->image.header + UINT64_C(8) * get->state.words);
@@ -357,8 +365,12 @@ int remo__versioned_get_visit(struct remo__versioned_get *get) {
     return 0;
 }
 
+int remo__versioned_get_visit(struct remo__versioned_get *get) {
+    return visit_ready(get);
+}
+
 /* Decide whether the state is that of the request. */
-static int check_state(struct remo__versioned_get *get) {
+static inline __attribute__((always_inline)) int check_state(struct remo__versioned_get *get) {
     const struct remo__versioned_image *image = &get->buffer->image;
     bool is_same = true, again = false;
     if (image->header.head & REMO__VERSIONED_SUPERSEDED && !get->is_fresh && !get->is_older
@@ -366,7 +378,7 @@ static int check_state(struct remo__versioned_get *get) {
         return restart(get);
     int rc = get->state.is_cut ? confirm(get, &is_same) : 0;
     if (rc == 0 && is_same)
-        rc = leave_out_pending(get, &get->state, &again);
+        rc = leave_out_pending(get, &again);
     get->is_ready = rc == 0 && is_same && !again;
     return rc;
 }
@@ -375,34 +387,41 @@ static int check_state(struct remo__versioned_get *get) {
  * */
 static bool lacks_base(const struct remo__versioned_get *get) {
     const struct remo__versioned_header *header = &get->buffer->image.header;
-    return !remo__versioned_is_in_order(get) && header->used > get->copied
-           && get->copied < get->versioned->shape.base_bytes / 8
+    return header->used > get->copied && get->copied < get->versioned->shape.base_bytes / 8
            && remo__versioned_generation(header->head) == remo__versioned_generation(get->location);
 }
 
-/* Judge the copy. Over a network, the words of a valid base that were not copied are zero. */
-static enum remo__versioned_verdict judge(struct remo__versioned_get *get) {
-    bool has_seals = !remo__versioned_is_in_order(get);
-    enum remo__versioned_verdict verdict =
-        remo__versioned_judge(&get->versioned->shape, &get->buffer->image, get->object,
-                              remo__versioned_generation(get->location), get->at, has_seals, &get->state);
-    if (verdict == REMO__VERSIONED_STATE && has_seals) {
+/* Find the state of the request in the copy. Then the copy is ready, or another one is needed. */
+static inline __attribute__((always_inline)) int judge(struct remo__versioned_get *get, bool has_seals) {
+    switch (find_state(get, get->at)) {
+    case REMO__VERSIONED_REUSED: return restart_reused(get);
+    case REMO__VERSIONED_LATER: return go_back(get);
+    case REMO__VERSIONED_DAMAGED: return explain_damage(get);
+    case REMO__VERSIONED_STATE: break;
+    }
+    if (has_seals) { /* the words of a valid base that were not copied are zero */
         remo__versioned_fill(&get->versioned->shape, &get->buffer->image);
         learn_used(get);
     }
-    return verdict;
+    return check_state(get);
 }
 
 int remo__versioned_get_use_copy(struct remo__versioned_get *get) {
-    get->is_short = get->is_short || lacks_base(get);
-    if (lacks_base(get))
-        return 0;
-    switch (judge(get)) {
-    case REMO__VERSIONED_REUSED: return restart_reused(get);
-    case REMO__VERSIONED_LATER: return go_back(get);
-    case REMO__VERSIONED_STATE: return check_state(get);
-    default: return explain_damage(get);
-    }
+    bool is_short = lacks_base(get);
+    get->is_short = get->is_short || is_short;
+    return is_short ? 0 : judge(get, true);
+}
+
+int remo__versioned_get_copy_in_order(struct remo__versioned_get *get) {
+    int rc = copy_in_order(get);
+    return rc == 0 ? judge(get, false) : rc;
+}
+
+int remo__versioned_get_once(struct remo__versioned_get *get) {
+    int rc = copy_in_order(get);
+    if (rc == 0)
+        rc = judge(get, false);
+    return rc == 0 && get->is_ready ? visit_ready(get) : rc;
 }
 
 /* ---- begin and end ---- */
@@ -420,8 +439,8 @@ static void clear(struct remo__versioned_get *get) {
     get->ack = (struct remo_ack)REMO_ACK_INIT;
 }
 
-int remo__versioned_begin(struct remo_versioned *versioned, uint32_t owner,
-                          struct remo__versioned_get *ret_get) {
+static inline __attribute__((always_inline)) int begin(struct remo_versioned *versioned, uint32_t owner,
+                                                       struct remo__versioned_get *ret_get) {
     ret_get->versioned = versioned;
     ret_get->owner = owner;
     clear(ret_get);
@@ -433,10 +452,15 @@ int remo__versioned_begin(struct remo_versioned *versioned, uint32_t owner,
     return ret_get->thread ? 0 : remo__last_code();
 }
 
+int remo__versioned_begin(struct remo_versioned *versioned, uint32_t owner,
+                          struct remo__versioned_get *ret_get) {
+    return begin(versioned, owner, ret_get);
+}
+
 int remo__versioned_get_begin(struct remo_versioned *versioned, uint32_t owner, uint32_t object,
                               uint64_t version, remo_versioned_visitor *visit, void *ctx,
                               struct remo__versioned_get *ret_get) {
-    int rc = remo__versioned_begin(versioned, owner, ret_get);
+    int rc = begin(versioned, owner, ret_get);
     if (rc != 0)
         return rc;
     _Atomic uint64_t *locations = locations_of(versioned, ret_get->peer);

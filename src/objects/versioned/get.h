@@ -66,13 +66,16 @@ int remo__versioned_get_use_location(struct remo__versioned_get *get);
 /* Copy the used part of the extent over the network: if the node has read the extent before, without the
  * zeros at the end of the base. With an ack, the copy is in place when the ack is complete. */
 int remo__versioned_get_copy(struct remo__versioned_get *get, struct remo_ack *ack);
-/* In mapped memory, copy the header and the records. */
+/* In mapped memory, copy the header and the records, and find the state in them. Then the copy is ready, or
+ * another one is needed. */
 int remo__versioned_get_copy_in_order(struct remo__versioned_get *get);
+/* The same, and call the visitor if the copy is ready: without the overhead of two calls. */
+int remo__versioned_get_once(struct remo__versioned_get *get);
 /* In mapped memory, load into the cache the beginning of the extent, for a visitor that copies most of it. */
 void remo__versioned_get_prefetch(const struct remo__versioned_get *get);
 /* The same for parts of the extent, for a visitor that copies some of it. */
 void remo__versioned_get_prefetch_parts(const struct remo__versioned_get *get);
-/* Find the state in the copy. Then the copy is ready, or another one is needed. */
+/* Find the state in a copy over the network. Then the copy is ready, or another one is needed. */
 int remo__versioned_get_use_copy(struct remo__versioned_get *get);
 /* Call `prepare` for a copy that is ready. */
 void remo__versioned_get_prepare(const struct remo__versioned_get *get);

@@ -74,12 +74,6 @@ static int copy_all(struct remo__versioned_get *gets, uint32_t count) {
     return rc;
 }
 
-/* In mapped memory: copy an extent, and use the copy. */
-static int copy_one(struct remo__versioned_get *get) {
-    int rc = remo__versioned_get_copy_in_order(get);
-    return rc == 0 ? remo__versioned_get_use_copy(get) : rc;
-}
-
 /* Visit the objects of all gets that are not done, in order, up to the first one that needs another round. In
  * mapped memory, prefetch the next extent during each visit. Sets *ret_done to whether all are done then. */
 static int visit_in_order(struct remo__versioned_get *gets, uint32_t count, bool *ret_done) {
@@ -92,8 +86,8 @@ static int visit_in_order(struct remo__versioned_get *gets, uint32_t count, bool
         if (in_order && i + 1 < count)
             remo__versioned_get_prefetch(&gets[i + 1]);
         if (in_order)
-            rc = copy_one(&gets[i]);
-        if (rc == 0 && gets[i].is_ready)
+            rc = remo__versioned_get_once(&gets[i]);
+        else if (gets[i].is_ready)
             rc = remo__versioned_get_visit(&gets[i]);
         *ret_done = gets[i].is_done;
     }
@@ -102,7 +96,7 @@ static int visit_in_order(struct remo__versioned_get *gets, uint32_t count, bool
 
 /* Copy an extent in mapped memory, and prepare the visit. */
 static int prepare_one(struct remo__versioned_get *get) {
-    int rc = !get->is_done && remo__versioned_is_in_order(get) ? copy_one(get) : 0;
+    int rc = !get->is_done && remo__versioned_is_in_order(get) ? remo__versioned_get_copy_in_order(get) : 0;
     if (rc == 0 && get->is_ready)
         remo__versioned_get_prepare(get);
     return rc;
@@ -163,13 +157,8 @@ static int run_gets(struct remo__versioned_get *gets, uint32_t count) {
 }
 
 /* Read one object. In mapped memory, with a known location, usually without a round. */
-static int run_get(struct remo__versioned_get *get) {
-    int rc = 0;
-    if (get->location != 0 && remo__versioned_is_in_order(get)) {
-        rc = copy_one(get);
-        if (rc == 0 && get->is_ready)
-            rc = remo__versioned_get_visit(get);
-    }
+static inline int run_get(struct remo__versioned_get *get) {
+    int rc = get->location != 0 && remo__versioned_is_in_order(get) ? remo__versioned_get_once(get) : 0;
     return rc != 0 || get->is_done ? rc : run_gets(get, 1);
 }
 
@@ -215,11 +204,13 @@ static int check_value(const struct remo_versioned *versioned, uint32_t object, 
 }
 
 /* Visit an object, whose number is valid. */
-static int visit_object(struct remo_versioned *versioned, uint32_t owner, uint32_t object, uint64_t version,
-                        remo_versioned_visitor *visit, void *ctx, uint64_t *ret_version) {
+static inline __attribute__((always_inline)) int visit_object(struct remo_versioned *versioned,
+                                                              uint32_t owner, uint32_t object,
+                                                              uint64_t version, remo_versioned_visitor *visit,
+                                                              void *ctx, uint64_t *ret_version) {
     struct remo__versioned_get get;
     int rc = remo__versioned_get_begin(versioned, owner, object, version, visit, ctx, &get);
-    if (rc == 0)
+    if (rc == 0 && version != REMO_VERSIONED_NEWEST)
         rc = remo__versioned_get_check(&get);
     if (rc == 0)
         rc = run_get(&get);

@@ -65,7 +65,7 @@ static inline uint64_t remo__versioned_head(uint64_t generation, uint32_t used, 
 
 /* Return the number of words of a record with `size_bytes` bytes of data. */
 static inline uint32_t remo__versioned_record_words(uint32_t size_bytes) {
-    return (uint32_t)((REMO__VERSIONED_RECORD_BYTES + remo__align_up(size_bytes, 8)) / 8);
+    return REMO__VERSIONED_RECORD_BYTES / 8 + (size_bytes + 7) / 8;
 }
 
 /* A copy of an extent in private memory: the header, log_words words of records, and the base, unless the
@@ -114,11 +114,9 @@ struct remo__versioned_state {
     /* A record that the head counts is not whole. The state is valid only if the extent was not used again
      * during the copy. */
     bool is_cut;
-    bool has_later;          /* a record of a version above the requested one follows */
-    bool is_pending;         /* the last commit of the state may not be visible */
-    uint64_t version_before; /* of the state without this commit */
-    uint32_t words_before;
-    uint64_t parts; /* the parts of the object that records change: see remo__versioned_parts */
+    bool has_later;  /* a record of a version above the requested one follows */
+    bool is_pending; /* the last commit of the state may not be visible */
+    uint64_t parts;  /* the parts of the object that records change: see remo__versioned_parts */
 };
 
 static inline uint32_t remo__versioned_part_bits(uint32_t object_bytes) {

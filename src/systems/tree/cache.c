@@ -119,6 +119,17 @@ static bool alloc_slot(const struct remo_tree *tree, struct tree_cached *slot) {
     return true;
 }
 
+/* Choose the samples of a node, so that as few entries as possible are between two of them. */
+static void sample_keys(struct tree_cached *slot) {
+    slot->stride = slot->count / (TREE_SAMPLES + 1) + 1;
+    slot->sample_count = 0;
+    for (uint32_t i = 0; i < TREE_SAMPLES; i++) {
+        uint32_t index = (i + 1) * slot->stride;
+        slot->samples[i] = index < slot->count ? slot->firsts[index] : UINT64_MAX;
+        slot->sample_count += index < slot->count;
+    }
+}
+
 /* Fill a slot from the node in its image. Leaves the slot empty if the node is not valid. */
 static void fill_slot(const struct remo_tree *tree, struct tree_cached *slot) {
     uint32_t bytes = tree->node_bytes, count;
@@ -141,6 +152,7 @@ static void fill_slot(const struct remo_tree *tree, struct tree_cached *slot) {
     slot->high_first = remo__tree_first_bytes(high);
     slot->level = header.level;
     slot->count = count;
+    sample_keys(slot);
 }
 
 void remo__tree_cache_node(const struct remo_tree *tree, struct tree_cache *cache, uint32_t owner,
@@ -163,28 +175,59 @@ void remo__tree_cache_node(const struct remo_tree *tree, struct tree_cache *cach
     fill_slot(tree, slot);
 }
 
-/* Return whether the key is between the fences of the node. */
-static bool covers(const struct tree_cached *node, uint32_t bytes, struct tree_bytes key, uint64_t first) {
+/* Return whether the key, whose first bytes are `first`, is between the fences of the node. */
+static inline bool covers(const struct tree_cached *node, uint32_t bytes, struct tree_bytes key,
+                          uint64_t first) {
     if (remo__likely(node->low_first < first && (first < node->high_first || !node->has_high)))
         return true;
     return remo__tree_node_covers(node->image, bytes, key);
 }
 
-bool remo__tree_cached_child(const struct tree_cached *node, uint32_t bytes, struct tree_bytes key,
-                             uint32_t *ret_child) {
-    uint64_t first = remo__tree_first_bytes(key);
-    const uint64_t *firsts = node->firsts;
-    uint32_t index;
-    if (!covers(node, bytes, key, first))
-        return false;
-    for (uint32_t left = node->count; left > 1;) { /* find the last one that is not above `first` */
+/* Return the index of the last key whose first bytes are not above `first`, or 0. The loads of the samples do
+ * not depend on each other, so most of the search waits for the cache once. */
+static inline uint32_t search_firsts(const struct tree_cached *node, uint64_t first) {
+    uint32_t sample = 0;
+#pragma GCC unroll 15
+    for (uint32_t i = 0; i < TREE_SAMPLES; i++)
+        sample += node->samples[i] <= first;
+    uint32_t index = (uint32_t)remo__min(sample, node->sample_count) * node->stride;
+    const uint64_t *firsts = node->firsts + index;
+    for (uint32_t left = (uint32_t)remo__min(node->stride, node->count - index); left > 1;) {
         uint32_t half = left / 2;
         firsts += firsts[half] <= first ? half : 0;
         left -= half;
     }
-    index = (uint32_t)(firsts - node->firsts);
-    if (remo__unlikely(*firsts == first) && index > 0)
+    return (uint32_t)(firsts - node->firsts);
+}
+
+/* Find the child of a node whose range contains the key. Returns false if the node does not cover the key. */
+static inline bool find_child(const struct tree_cached *node, uint32_t bytes, struct tree_bytes key,
+                              uint64_t first, uint32_t *ret_child) {
+    if (!covers(node, bytes, key, first))
+        return false;
+    uint32_t index = search_firsts(node, first);
+    if (remo__unlikely(node->firsts[index] == first) && index > 0)
         return remo__tree_node_child(node->image, bytes, key, &index, ret_child);
     *ret_child = node->children[index];
+    return true;
+}
+
+bool remo__tree_cached_child(const struct tree_cached *node, uint32_t bytes, struct tree_bytes key,
+                             uint32_t *ret_child) {
+    return find_child(node, bytes, key, remo__tree_first_bytes(key), ret_child);
+}
+
+bool remo__tree_cached_leaf(struct tree_cache *cache, uint32_t bytes, uint32_t owner, struct tree_bytes key,
+                            uint32_t *ret_leaf) {
+    uint64_t first = remo__tree_first_bytes(key);
+    uint32_t level = TREE_DEPTH_MAX, object = TREE_ROOT;
+    do {
+        const struct tree_cached *node = find_slot(cache, owner, object);
+        if (!node || (object == TREE_ROOT ? node->level >= level : node->level != level - 1)
+            || !find_child(node, bytes, key, first, &object))
+            return false;
+        level = node->level;
+    } while (level > 1);
+    *ret_leaf = object;
     return true;
 }

@@ -23,6 +23,7 @@
  *          size that they use. */
 #pragma once
 
+#include <endian.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -95,8 +96,34 @@ struct tree_ranges {
     struct tree_range ranges[TREE_RANGES_MAX];
 };
 
-/* Compare keys as strings of unsigned bytes; a prefix is smaller. */
-int remo__tree_compare(struct tree_bytes a, struct tree_bytes b);
+/* Return 8 bytes as a number, in the order of memcmp. */
+static inline uint64_t remo__tree_load64(const void *data) {
+    uint64_t word;
+    memcpy(&word, data, sizeof word);
+    return be64toh(word);
+}
+
+/* Return whether two keys are equal. */
+static inline bool remo__tree_is_equal(struct tree_bytes a, struct tree_bytes b) {
+    if (a.bytes != b.bytes)
+        return false;
+    return a.bytes == 8 ? remo__tree_load64(a.data) == remo__tree_load64(b.data)
+                        : memcmp(a.data, b.data, a.bytes) == 0;
+}
+
+/* Compare keys whose first 8 bytes are equal, or of which one is shorter. */
+int remo__tree_compare_rest(struct tree_bytes a, struct tree_bytes b);
+
+/* Compare keys as strings of unsigned bytes; a prefix is smaller. The first 8 bytes decide most comparisons,
+ * without a call. */
+static inline int remo__tree_compare(struct tree_bytes a, struct tree_bytes b) {
+    if (a.bytes >= 8 && b.bytes >= 8) {
+        uint64_t first_a = remo__tree_load64(a.data), first_b = remo__tree_load64(b.data);
+        if (first_a != first_b)
+            return first_a < first_b ? -1 : 1;
+    }
+    return remo__tree_compare_rest(a, b);
+}
 
 /* Return the first 8 bytes of a key as a number, as if zeros followed a shorter key. Of two keys with
  * different numbers, that with the smaller number is smaller. */
@@ -117,8 +144,12 @@ struct tree_bytes remo__tree_node_low(const void *node, uint32_t bytes);
 bool remo__tree_node_high(const void *node, uint32_t bytes, struct tree_bytes *ret_high);
 /* Return whether `key` is between the fences. */
 bool remo__tree_node_covers(const void *node, uint32_t bytes, struct tree_bytes key);
-/* Return the fingerprint of a key. */
-uint8_t remo__tree_fingerprint(struct tree_bytes key);
+/* Return the fingerprint of a key; of 8 bytes, without a call. */
+uint8_t remo__tree_fingerprint_long(struct tree_bytes key);
+static inline uint8_t remo__tree_fingerprint(struct tree_bytes key) {
+    return key.bytes == 8 ? (uint8_t)(remo__tree_load64(key.data) * UINT64_C(0x9e3779b97f4a7c15) >> 56)
+                          : remo__tree_fingerprint_long(key);
+}
 
 static inline uint32_t remo__tree_load16(const void *node, uint32_t offset) {
     uint16_t value;
@@ -159,6 +190,35 @@ static inline uint32_t remo__tree_fingerprints_at(const struct tree_header *head
 static inline uint32_t remo__tree_run_at(const struct tree_header *header) {
     uint32_t end = remo__tree_fingerprints_at(header) + header->run;
     return remo__tree_is_compact(header) ? (end + TREE_RUN_ALIGN - 1) / TREE_RUN_ALIGN * TREE_RUN_ALIGN : end;
+}
+
+/* Return whether the tail begins behind the run, and the run behind the fences. */
+static inline bool remo__tree_has_valid_run(const struct tree_header *header) {
+    uint32_t run_at = remo__tree_run_at(header);
+    return remo__tree_is_compact(header)
+               ? run_at + (uint64_t)header->run * remo__tree_stride(header) == header->tail
+               : run_at <= header->tail;
+}
+
+/* Return whether a header is that of a node in use whose parts are within `bytes` bytes. */
+static inline bool remo__tree_header_is_valid(const struct tree_header *header, uint32_t bytes) {
+    bool is_compact = remo__tree_is_compact(header),
+         is_packed = header->count == header->run && header->tail == header->end;
+    return (header->kind == TREE_NODE || header->kind == TREE_LAST) && header->end <= bytes
+           && header->tail <= header->end && remo__tree_has_valid_run(header)
+           && (is_compact || header->used <= bytes - remo__tree_index_at(header))
+           && header->count <= header->run + TREE_TAIL_MAX
+           && (header->level == 0 || (is_packed && !is_compact));
+}
+
+/* Return whether `key` is between the fences of a node, whose header has been checked. */
+static inline bool remo__tree_fences_cover(const void *node, const struct tree_header *header,
+                                           struct tree_bytes key) {
+    const uint8_t *fences = (const uint8_t *)node + sizeof *header;
+    struct tree_bytes low = {fences, header->low_bytes},
+                      high = {fences + header->low_bytes, header->high_bytes};
+    return remo__tree_compare(low, key) <= 0
+           && (header->kind == TREE_LAST || remo__tree_compare(key, high) < 0);
 }
 
 /* Return the offset of entry `index` of the run. In the mixed form it is not checked. */

@@ -1,7 +1,6 @@
 /* node_read.c - the checks and searches of a node (node.h).
  * Invariant: a function that reads checks each offset and size against the node's bytes before it uses them.
  * An entry of a compact run needs no check of its own: that of the header covers the run. */
-#include <endian.h>
 #include <string.h>
 #include <xxhash.h>
 
@@ -11,30 +10,17 @@ static const uint8_t *at(const void *node, uint32_t offset) {
     return (const uint8_t *)node + offset;
 }
 
-/* The first 8 bytes decide most comparisons, without a call. */
-static uint64_t first_bytes(const void *data) {
-    uint64_t word;
-    memcpy(&word, data, sizeof word);
-    return be64toh(word);
-}
-
 uint64_t remo__tree_first_bytes(struct tree_bytes key) {
     uint64_t word = 0;
     if (key.bytes >= 8)
-        return first_bytes(key.data);
+        return remo__tree_load64(key.data);
     if (key.bytes > 0)
         memcpy(&word, key.data, key.bytes);
     return be64toh(word);
 }
 
-int remo__tree_compare(struct tree_bytes a, struct tree_bytes b) {
-    uint32_t common = a.bytes < b.bytes ? a.bytes : b.bytes, compared = 0;
-    if (common >= 8) {
-        uint64_t first_a = first_bytes(a.data), first_b = first_bytes(b.data);
-        if (first_a != first_b)
-            return first_a < first_b ? -1 : 1;
-        compared = 8;
-    }
+int remo__tree_compare_rest(struct tree_bytes a, struct tree_bytes b) {
+    uint32_t common = a.bytes < b.bytes ? a.bytes : b.bytes, compared = common >= 8 ? 8 : 0;
     for (; common < 8 && compared < common; compared++) { /* inline: a call of memcmp takes longer */
         int order = *at(a.data, compared) - *at(b.data, compared);
         if (order != 0)
@@ -46,7 +32,7 @@ int remo__tree_compare(struct tree_bytes a, struct tree_bytes b) {
 
 /* ---- read ---- */
 
-uint8_t remo__tree_fingerprint(struct tree_bytes key) {
+uint8_t remo__tree_fingerprint_long(struct tree_bytes key) {
     return (uint8_t)XXH3_64bits(key.data, key.bytes);
 }
 
@@ -54,21 +40,9 @@ uint32_t remo__tree_node_entries_max(uint32_t bytes) {
     return (bytes - (uint32_t)sizeof(struct tree_header)) / remo__tree_entry_bytes(0, sizeof(uint32_t));
 }
 
-/* Return whether the tail begins behind the run, and the run behind the fences. */
-static bool has_valid_run(const struct tree_header *header) {
-    uint64_t run_at = remo__tree_run_at(header), stride = remo__tree_stride(header);
-    return remo__tree_is_compact(header) ? run_at + header->run * stride == header->tail
-                                         : run_at <= header->tail;
-}
-
 bool remo__tree_node_is_valid(const void *node, uint32_t bytes, uint32_t level) {
     struct tree_header header = remo__tree_header_of(node);
-    bool is_compact = remo__tree_is_compact(&header),
-         is_packed = header.count == header.run && header.tail == header.end;
-    return header.level == level && (header.kind == TREE_NODE || header.kind == TREE_LAST)
-           && header.end <= bytes && header.tail <= header.end && has_valid_run(&header)
-           && (is_compact || header.used <= bytes - remo__tree_index_at(&header))
-           && header.count <= header.run + TREE_TAIL_MAX && (level == 0 || (is_packed && !is_compact));
+    return header.level == level && remo__tree_header_is_valid(&header, bytes);
 }
 
 struct tree_bytes remo__tree_node_low(const void *node, uint32_t bytes) {
@@ -85,9 +59,9 @@ bool remo__tree_node_high(const void *node, uint32_t bytes, struct tree_bytes *r
 }
 
 bool remo__tree_node_covers(const void *node, uint32_t bytes, struct tree_bytes key) {
-    struct tree_bytes high;
-    return remo__tree_compare(remo__tree_node_low(node, bytes), key) <= 0
-           && (!remo__tree_node_high(node, bytes, &high) || remo__tree_compare(key, high) < 0);
+    struct tree_header header = remo__tree_header_of(node);
+    (void)bytes;
+    return remo__tree_fences_cover(node, &header, key);
 }
 
 /* ---- sizes ---- */

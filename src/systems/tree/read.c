@@ -70,7 +70,7 @@ static void visit(void *ctx, const struct remo_versioned_view *view) {
 }
 
 /* Read a node, which is not cached if seek->use_cache is set. Caches it if it is an inner node. */
-static int read_node(struct tree_seek *seek, uint32_t object) {
+static inline int read_node(struct tree_seek *seek, uint32_t object) {
     int rc = remo_versioned_visit(seek->tree->nodes, seek->owner, object, seek->version, visit, seek, NULL);
     bool is_cached = seek->result == SEEK_INNER || !seek->use_cache; /* else a leaf replaces no cached node */
     if (rc == 0 && is_cached && seek->version == REMO_VERSIONED_NEWEST)
@@ -106,10 +106,21 @@ static bool descend(const struct tree_seek *seek, const struct tree_cached *cach
                   : find_child(seek, object);
 }
 
+/* Find the entry of the key in a leaf, to which cached inner nodes have led. */
+static inline int read_leaf(struct tree_seek *seek, uint32_t object) {
+    int rc = read_node(seek, object);
+    if (rc == 0 && seek->result == SEEK_INNER)
+        seek->result = SEEK_WRONG_WAY;
+    return rc;
+}
+
 /* Find the entry of the key. The result is SEEK_WRONG_WAY if the nodes on the path do not fit together:
  * changes were committed between their reads. */
-static int find_key(struct tree_seek *seek) {
+static inline int find_key(struct tree_seek *seek) {
     uint32_t object = TREE_ROOT, level = TREE_DEPTH_MAX - 1;
+    if (seek->use_cache
+        && remo__tree_cached_leaf(seek->cache, seek->tree->node_bytes, seek->owner, seek->key, &object))
+        return read_leaf(seek, object);
     for (;;) {
         const struct tree_cached *cached =
             seek->use_cache ? remo__tree_cached(seek->cache, seek->owner, object) : NULL;
@@ -139,19 +150,23 @@ static int seek_at(struct tree_seek *seek) {
     return rc == 0 && seek->result == SEEK_WRONG_WAY ? fail_damaged(seek) : rc;
 }
 
-/* Find a key: first by cached inner nodes, then by the newest states of all nodes on the path, then by nodes
- * as of one version, which are a tree. */
-static int seek_newest(struct tree_seek *seek) {
+/* Return whether an attempt with this code has ended the search. */
+static inline bool is_ended(const struct tree_seek *seek, int rc) {
+    return rc == 0 ? seek->result != SEEK_WRONG_WAY : rc != -ESTALE;
+}
+
+/* Cached inner nodes have not led to the leaf. Find the key by the newest states of all nodes on the path,
+ * then by nodes as of one version, which are a tree. */
+static __attribute__((noinline)) int seek_again(struct tree_seek *seek) {
     uint64_t deadline_ns = 0;
-    for (uint32_t attempt = 0;; attempt++) {
+    seek->use_cache = false;
+    for (uint32_t attempt = 1;; attempt++) {
         int rc = 0;
-        seek->use_cache = attempt == 0;
-        seek->version = REMO_VERSIONED_NEWEST;
         if (attempt >= ATTEMPTS)
             rc = remo_versioned_version(seek->tree->nodes, seek->owner, &seek->version);
         if (rc == 0)
             rc = find_key(seek);
-        if (rc == 0 ? seek->result != SEEK_WRONG_WAY : rc != -ESTALE)
+        if (is_ended(seek, rc))
             return rc;
         if (attempt < ATTEMPTS)
             continue;
@@ -165,6 +180,14 @@ static int seek_newest(struct tree_seek *seek) {
                 remo_channel_name(seek->tree->channel), seek->owner);
         remo__pause(seek->tree->node, remo__min(deadline_ns, remo__deadline(PAUSE_NS)));
     }
+}
+
+/* Find a key: first by cached inner nodes. */
+static inline int seek_newest(struct tree_seek *seek) {
+    seek->use_cache = true;
+    seek->version = REMO_VERSIONED_NEWEST;
+    int rc = find_key(seek);
+    return remo__likely(is_ended(seek, rc)) ? rc : seek_again(seek);
 }
 
 /* ---- get ---- */
@@ -219,18 +242,6 @@ static void begin_gets(struct gets *gets, struct remo_tree *tree, struct remo_tr
     gets->count = count;
 }
 
-/* Find the leaf of the key by cached inner nodes. Returns false if not all of them are cached. */
-static bool find_cached_leaf(const struct tree_seek *seek, uint32_t *ret_object) {
-    uint32_t level = TREE_DEPTH_MAX - 1;
-    *ret_object = TREE_ROOT;
-    do {
-        const struct tree_cached *cached = remo__tree_cached(seek->cache, seek->owner, *ret_object);
-        if (!cached || !descend(seek, cached, &level, ret_object))
-            return false;
-    } while (level > 0);
-    return true;
-}
-
 /* Read the leaves of the keys of one owner at the same time, as far as cached inner nodes lead to them. */
 static int seek_together(struct gets *gets, uint32_t owner) {
     struct remo_versioned_item leaves[TREE_WINDOW];
@@ -238,7 +249,8 @@ static int seek_together(struct gets *gets, uint32_t owner) {
     for (uint32_t i = 0; i < gets->count; i++) {
         struct tree_seek *seek = &gets->seeks[i];
         uint32_t object;
-        if (seek->owner == owner && find_cached_leaf(seek, &object))
+        if (seek->owner == owner
+            && remo__tree_cached_leaf(seek->cache, seek->tree->node_bytes, owner, seek->key, &object))
             leaves[count++] = (struct remo_versioned_item){.object = object, .value = seek};
     }
     return count > 0 ? remo_versioned_visit_each(gets->tree->nodes, owner, remo__tree_seek_prepare,

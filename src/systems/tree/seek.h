@@ -20,6 +20,11 @@ enum tree_seek_result {
     SEEK_DAMAGED,
 };
 
+/* An entry of the run that has the fingerprint of the key. In a mixed run the offset is not checked. */
+struct tree_candidate {
+    uint32_t index, offset;
+};
+
 struct tree_seek {
     struct remo_tree *tree;
     struct tree_cache *cache;
@@ -30,8 +35,8 @@ struct tree_seek {
     struct tree_bytes key;
     enum tree_seek_result result;
     struct tree_entry entry;
-    uint32_t index, count,
-        candidates[TREE_CANDIDATES]; /* of a leaf; the search of the run continues at `index` */
+    uint32_t index, count; /* of a leaf: the search of the run continues at `index`; its candidates */
+    struct tree_candidate candidates[TREE_CANDIDATES];
     int failure; /* of several gets: the error of an earlier read from the owner; 0: none */
 };
 

@@ -10,7 +10,7 @@
 #include <emmintrin.h>
 #endif
 
-#define BLOCK 16u /* fingerprints that are compared at once */
+#define BLOCK 64u /* fingerprints that are compared at once */
 _Static_assert(BLOCK <= TREE_BUFFER_SPARE, "a load of fingerprints would pass the end of the buffer");
 
 #ifdef REMO_SIM_SMALL
@@ -19,18 +19,24 @@ _Static_assert(BLOCK <= TREE_BUFFER_SPARE, "a load of fingerprints would pass th
 #define FIRST_BYTES 256u /* usually with the fences and the index: one copy */
 #endif
 
-/* Return which of the next BLOCK fingerprints are equal to `fingerprint`, as bits. The buffer has
- * TREE_BUFFER_SPARE bytes after the node, so the load stays in the buffer. */
-static inline uint32_t equal_fingerprints(const uint8_t *place, uint8_t fingerprint) {
+/* Return which of the next 16 fingerprints are equal to `fingerprint`, as bits. */
+static inline uint64_t equal_some(const uint8_t *place, uint8_t fingerprint) {
 #ifdef __SSE2__
-    __m128i block = _mm_loadu_si128((const __m128i *)place);
-    return (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(block, _mm_set1_epi8((char)fingerprint)));
+    __m128i some = _mm_loadu_si128((const __m128i *)place), wanted = _mm_set1_epi8((char)fingerprint);
+    return (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(some, wanted));
 #else
-    uint32_t equal = 0;
-    for (uint32_t i = 0; i < BLOCK; i++)
-        equal |= (uint32_t)(place[i] == fingerprint) << i;
+    uint64_t equal = 0;
+    for (uint32_t i = 0; i < 16; i++)
+        equal |= (uint64_t)(place[i] == fingerprint) << i;
     return equal;
 #endif
+}
+
+/* The same for the next BLOCK fingerprints. The buffer has TREE_BUFFER_SPARE bytes after the node, so the
+ * loads stay in the buffer. */
+static inline uint64_t equal_fingerprints(const uint8_t *place, uint8_t fingerprint) {
+    return equal_some(place, fingerprint) | equal_some(place + 16, fingerprint) << 16
+           | equal_some(place + 32, fingerprint) << 32 | equal_some(place + 48, fingerprint) << 48;
 }
 
 /* List entries of the run, from seek->index on, that have the fingerprint of the key, and prefetch them. */
@@ -40,45 +46,56 @@ static void list_candidates(struct tree_seek *seek, const struct remo_versioned_
     uint8_t fingerprint = remo__tree_fingerprint(seek->key);
     uint32_t run = header->run, count = 0, first;
     for (first = seek->index; first < run && count < TREE_CANDIDATES; first += BLOCK) {
-        uint32_t equal = equal_fingerprints(fingerprints + first, fingerprint);
+        uint64_t equal = equal_fingerprints(fingerprints + first, fingerprint);
         if (run - first < BLOCK) /* the block has bytes after the fingerprints */
-            equal &= (UINT32_C(1) << (run - first)) - 1;
-        if (remo__likely(equal == 0))
-            continue;
+            equal &= (UINT64_C(1) << (run - first)) - 1;
         for (; equal != 0 && count < TREE_CANDIDATES; equal &= equal - 1)
-            seek->candidates[count++] = first + (uint32_t)__builtin_ctz(equal);
+            seek->candidates[count++].index = first + (uint32_t)__builtin_ctzll(equal);
     }
-    seek->index = count == TREE_CANDIDATES ? seek->candidates[TREE_CANDIDATES - 1] + 1 : first;
+    seek->index = count == TREE_CANDIDATES ? seek->candidates[TREE_CANDIDATES - 1].index + 1 : first;
     seek->count = count;
-    for (uint32_t i = 0; i < count; i++)
-        remo_versioned_view_prefetch(view, remo__tree_offset(seek->buffer, header, seek->candidates[i]));
+    for (uint32_t i = 0; i < count; i++) {
+        struct tree_candidate *candidate = &seek->candidates[i];
+        candidate->offset = remo__tree_offset(seek->buffer, header, candidate->index);
+        remo_versioned_view_prefetch(view, candidate->offset);
+    }
 }
 
-/* Copy the key of an entry of the run, or all of a small entry, to the buffer. Returns false if the entry is
- * not in the node. */
-static bool fetch_entry(const struct tree_seek *seek, const struct remo_versioned_view *view,
-                        const struct tree_header *header, uint32_t index) {
-    uint32_t node_bytes = seek->tree->node_bytes, offset = remo__tree_offset(seek->buffer, header, index);
-    bool is_compact = remo__tree_is_compact(header);
+/* Load an entry of a compact run: copy it to the buffer. The header was checked, so the entry is in the
+ * node. */
+static void load_compact(struct tree_seek *seek, const struct remo_versioned_view *view,
+                         const struct tree_header *header, uint32_t offset) {
+    const char *key = seek->buffer + offset;
+    remo__tree_seek_fetch(seek, view, offset, remo__tree_stride(header));
+    seek->entry.key = (struct tree_bytes){key, header->key_bytes};
+    seek->entry.value = (struct tree_bytes){key + header->key_bytes, header->value_bytes};
+}
+
+/* Load an entry of a mixed run whose key probably has the size of the searched one; copy it up to the end of
+ * that key to the buffer. Returns false if the entry is not in the node. */
+static bool load_mixed(struct tree_seek *seek, const struct remo_versioned_view *view, uint32_t offset) {
+    uint32_t node_bytes = seek->tree->node_bytes;
     if (offset > node_bytes)
         return false;
     remo__tree_seek_fetch(seek, view, offset,
-                          is_compact ? remo__tree_stride(header)
-                                     : remo__min(TREE_ENTRY_BYTES + seek->key.bytes, node_bytes - offset));
-    return true;
+                          remo__min(TREE_ENTRY_BYTES + seek->key.bytes, node_bytes - offset));
+    return remo__tree_entry_at(seek->buffer, node_bytes, offset, &seek->entry);
 }
 
 /* Compare the key of an entry of the run. If it is equal, copy the value. */
 static enum tree_seek_result compare_entry(struct tree_seek *seek, const struct remo_versioned_view *view,
-                                           const struct tree_header *header, uint32_t index) {
-    if (remo__tree_is_removed(seek->buffer, header, index))
+                                           const struct tree_header *header,
+                                           const struct tree_candidate *candidate) {
+    bool is_compact = remo__tree_is_compact(header);
+    if (remo__tree_is_removed(seek->buffer, header, candidate->index))
         return SEEK_ABSENT;
-    if (!fetch_entry(seek, view, header, index)
-        || !remo__tree_entry_of(seek->buffer, seek->tree->node_bytes, header, index, &seek->entry))
+    if (is_compact)
+        load_compact(seek, view, header, candidate->offset);
+    else if (!load_mixed(seek, view, candidate->offset))
         return SEEK_DAMAGED;
-    if (remo__tree_compare(seek->entry.key, seek->key) != 0)
+    if (!remo__tree_is_equal(seek->entry.key, seek->key))
         return SEEK_ABSENT;
-    if (!remo__tree_is_compact(header))
+    if (!is_compact)
         remo__tree_seek_fetch(seek, view, (uint32_t)((const char *)seek->entry.value.data - seek->buffer),
                               seek->entry.value.bytes);
     return SEEK_FOUND;
@@ -89,7 +106,7 @@ static enum tree_seek_result find_in_run(struct tree_seek *seek, const struct re
                                          const struct tree_header *header) {
     for (;;) {
         for (uint32_t i = 0; i < seek->count; i++) {
-            enum tree_seek_result result = compare_entry(seek, view, header, seek->candidates[i]);
+            enum tree_seek_result result = compare_entry(seek, view, header, &seek->candidates[i]);
             if (result != SEEK_ABSENT)
                 return result;
         }
@@ -109,7 +126,7 @@ static enum tree_seek_result find_in_tail(struct tree_seek *seek, const struct r
         if (!remo__tree_entry_at(seek->buffer, header->end, offset, &seek->entry))
             return SEEK_DAMAGED;
         bool is_removed = remo__tree_load16(seek->buffer, offset) & TREE_REMOVED;
-        if (!is_removed && remo__tree_compare(seek->entry.key, seek->key) == 0)
+        if (!is_removed && remo__tree_is_equal(seek->entry.key, seek->key))
             return SEEK_FOUND;
         offset += remo__tree_entry_size(&seek->entry);
     }
@@ -118,13 +135,12 @@ static enum tree_seek_result find_in_tail(struct tree_seek *seek, const struct r
 
 void remo__tree_seek_prepare(void *ctx, const struct remo_versioned_view *view) {
     struct tree_seek *seek = ctx;
-    uint32_t node_bytes = seek->tree->node_bytes;
+    uint32_t node_bytes = seek->tree->node_bytes, first_bytes = remo__min(FIRST_BYTES, node_bytes);
     struct tree_header header;
-    uint32_t first_bytes = remo__min(FIRST_BYTES, node_bytes);
     remo__tree_seek_fetch(seek, view, 0, first_bytes);
     memcpy(&header, seek->buffer, sizeof header);
     seek->result = SEEK_WRONG_WAY;
-    if (!remo__tree_node_is_valid(seek->buffer, node_bytes, header.level))
+    if (!remo__tree_header_is_valid(&header, node_bytes))
         return;
     if (header.level > 0) {
         remo__tree_seek_fetch(seek, view, first_bytes,
@@ -137,7 +153,7 @@ void remo__tree_seek_prepare(void *ctx, const struct remo_versioned_view *view) 
     uint32_t run_at = remo__tree_run_at(&header);
     if (run_at > first_bytes) /* fences and index */
         remo__tree_seek_fetch(seek, view, first_bytes, run_at - first_bytes);
-    if (!remo__tree_node_covers(seek->buffer, node_bytes, seek->key))
+    if (!remo__tree_fences_cover(seek->buffer, &header, seek->key))
         return;
     seek->index = 0;
     list_candidates(seek, view, &header);

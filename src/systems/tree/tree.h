@@ -46,6 +46,7 @@
 #define TREE_CACHE_WAYS 2u
 #define TREE_OVERLAY_MAX 16u
 #define TREE_LOAD_LEAVES 2u
+#define TREE_SAMPLES 1u
 #define TREE_WINDOW 3u /* nodes in a buffer: the leaves of gets; a scan visits one leaf less in one call */
 #else
 #define TREE_DEPTH_MAX 16u
@@ -54,6 +55,7 @@
 #define TREE_OVERLAY_MAX 256u /* nodes that the writes of one apply change */
 #define TREE_LOAD_LEAVES 16u  /* that a load collects, and commits at one instant */
 #define TREE_WINDOW 16u
+#define TREE_SAMPLES 15u /* keys of a cached node that a search compares first */
 #endif
 
 /* The handlers of the service. A freeze delays changes for a limited time, and replies with the version. A
@@ -152,7 +154,7 @@ struct tree_owner {
     struct tree_overlay overlay;
 };
 
-#define TREE_BUFFER_SPARE 16u /* bytes after the nodes of a buffer, for loads that pass the end of a node */
+#define TREE_BUFFER_SPARE 64u /* bytes after the nodes of a buffer, for loads that pass the end of a node */
 
 /* Memory for the nodes that one get or scan reads. Tasks of a thread may read at the same time, each with its
  * own buffer. */
@@ -166,7 +168,9 @@ struct tree_cached {
     uint32_t owner, object;
     uint32_t count, level; /* entries; 0: the slot is empty */
     bool has_high;
+    uint32_t stride, sample_count;  /* of the samples: the distance, and how many are of entries */
     uint64_t low_first, high_first; /* the first 8 bytes of the fences, as numbers */
+    uint64_t samples[TREE_SAMPLES]; /* firsts[stride], firsts[2 * stride], ...; then UINT64_MAX */
     uint64_t *firsts;               /* [count]: of the keys */
     uint32_t *children;             /* [count] */
     void *image;                    /* the node */
@@ -358,6 +362,10 @@ void remo__tree_cache_node(const struct remo_tree *tree, struct tree_cache *cach
  * fences of the node. */
 bool remo__tree_cached_child(const struct tree_cached *node, uint32_t bytes, struct tree_bytes key,
                              uint32_t *ret_child);
+/* Find the leaf of a key by cached inner nodes. Returns false if not all of them are cached, or if they do
+ * not fit together. */
+bool remo__tree_cached_leaf(struct tree_cache *cache, uint32_t bytes, uint32_t owner, struct tree_bytes key,
+                            uint32_t *ret_leaf);
 
 /* ---- read.c ---- */
 
