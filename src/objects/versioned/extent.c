@@ -45,9 +45,9 @@ static struct remo__versioned_record record_at(const uint64_t *records, uint32_t
 }
 
 /* Return whether a record is within `left` words, and its range within the object. */
-static inline bool is_valid(const struct remo__versioned_shape *shape, uint64_t place, uint32_t left) {
+static inline bool is_valid(uint32_t object_bytes, uint64_t place, uint32_t left) {
     uint32_t size = size_of(place);
-    return size > 0 && (uint64_t)offset_of(place) + size <= shape->object_bytes
+    return size > 0 && (uint64_t)offset_of(place) + size <= object_bytes
            && remo__versioned_record_words(size) <= left;
 }
 
@@ -67,10 +67,12 @@ walk_records(const struct remo__versioned_shape *shape, const struct remo__versi
     const uint64_t *record = image->records, *end = record + used;
     uint64_t state_version = image->header.base_version, parts = 0;
     const uint64_t *state_end = record;
+    uint32_t object_bytes = shape->object_bytes;
     bool is_cut = false, has_later = false;
     while (record < end) {
         uint32_t left = (uint32_t)(end - record);
-        bool is_complete = left >= REMO__VERSIONED_RECORD_BYTES / 8 && is_valid(shape, record[1], left);
+        bool is_complete =
+            left >= REMO__VERSIONED_RECORD_BYTES / 8 && is_valid(object_bytes, record[1], left);
         if (!has_seals && remo__unlikely(!is_complete))
             return false;
         is_cut = has_seals && !(is_complete && is_whole(image, (uint32_t)(record - image->records)));
@@ -147,10 +149,11 @@ void remo__versioned_overlay(const uint64_t *records, uint32_t words, uint32_t o
     for (const uint64_t *end = records + words; records < end;) {
         uint64_t place = records[1];
         uint32_t start = offset_of(place), size = size_of(place);
-        uint32_t first = remo__max(start, offset), last = remo__min(start + size, offset + bytes);
-        if (first < last)
+        if (start < offset + bytes && offset < start + size) {
+            uint32_t first = remo__max(start, offset), last = remo__min(start + size, offset + bytes);
             copy_data((char *)dst + (first - offset),
                       (const char *)records + REMO__VERSIONED_RECORD_BYTES + (first - start), last - first);
+        }
         records += remo__versioned_record_words(size);
     }
 }

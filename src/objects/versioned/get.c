@@ -121,7 +121,7 @@ static uint64_t extent_at(const struct remo__versioned_get *get) {
 }
 
 /* Set get->place to the extent in mapped memory, and get->stats. */
-static int find_place(struct remo__versioned_get *get) {
+static inline __attribute__((always_inline)) int find_place(struct remo__versioned_get *get) {
     const struct remo__memory *memory = get->versioned->region->memory;
     struct remo__ref ref;
     uint64_t head;

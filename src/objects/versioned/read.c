@@ -41,10 +41,20 @@ static struct remo_ack *ack_of(struct remo__versioned_get *get, uint32_t count) 
     return count > 1 ? &get->ack : NULL;
 }
 
+/* Return whether all gets that are not done know where to read. */
+static inline bool are_located(const struct remo__versioned_get *gets, uint32_t count) {
+    uint32_t located = 0;
+    for (uint32_t i = 0; i < count; i++)
+        located += gets[i].is_done || gets[i].location != 0;
+    return located == count;
+}
+
 /* Read all locations that are not known from the directory. */
 static int locate(struct remo__versioned_get *gets, uint32_t count) {
     bool asked[WINDOW] = {false};
     int rc = 0;
+    if (are_located(gets, count))
+        return 0;
     remo__cork(gets[0].thread);
     for (uint32_t i = 0; i < count && rc == 0; i++) {
         asked[i] = !gets[i].is_done && gets[i].location == 0;

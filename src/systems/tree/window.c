@@ -21,7 +21,7 @@ struct op_state {
     struct tree_call *call; /* in flight; NULL: none */
     uint64_t deadline_ns;   /* of a change that was delayed; 0: none */
     uint64_t retry_ns;      /* when to try it again */
-    uint32_t owner;
+    uint32_t owner;         /* of the key of a change */
 } __attribute__((may_alias));
 
 _Static_assert(sizeof(struct op_state) <= sizeof((struct remo_tree_op *)0)->internal,
@@ -288,17 +288,22 @@ static int check_get(const struct remo_tree *tree, const struct remo_tree_op *op
     return rc == 0 ? remo__tree_check_options(tree) : rc;
 }
 
-static int start(struct remo_tree *tree, struct remo_tree_op *op) {
-    struct tree_write write;
+static int check_change(struct remo_tree *tree, const struct remo_tree_op *op) {
     const struct remo_tree_write from = write_of(op);
-    int rc = op->kind == REMO_TREE_GET ? check_get(tree, op) : remo__tree_take_change(tree, &from, &write);
+    struct tree_write write;
+    return remo__tree_take_change(tree, &from, &write);
+}
+
+static int start(struct remo_tree *tree, struct remo_tree_op *op) {
+    bool is_get = op->kind == REMO_TREE_GET;
+    int rc = is_get ? check_get(tree, op) : check_change(tree, op);
     if (rc != 0)
         return rc;
     struct tree_cache *cache = remo__tree_cache(tree);
     struct tree_window *window = cache ? find_window(tree, cache, true) : NULL;
     if (!window)
         return remo__last_code();
-    add_op(window, op, remo_tree_owner(tree, op->key, op->key_bytes));
+    add_op(window, op, is_get ? 0 : remo_tree_owner(tree, op->key, op->key_bytes)); /* a get needs no owner */
     return 0;
 }
 
