@@ -333,6 +333,27 @@ static void delete_delayed(struct kv_state *s) {
     sim_require(rc == (s->is_kept ? -ENOENT : 0), "delete again: %d", rc);
 }
 
+/* Return the sum of the generations of all slots of a node, as entries contain them. */
+static uint64_t sum_generations(const struct remo_kv *kv) {
+    uint64_t sum = 0;
+    for (uint32_t slot = 0; slot < kv->slots_per_node; slot++)
+        sum += remo__kv_head_generation(remo__load(kv->own + remo__kv_slot_at(kv, slot)))
+               & REMO__KV_GENERATION_MASK;
+    return sum;
+}
+
+/* An insert that is not sent uses no generation of a slot: a record that removes an earlier one is perhaps
+ * deferred. */
+static void insert_unsent(struct kv_state *s, uint64_t key) {
+    uint64_t before = sum_generations(s->kvs[1]);
+    int rc = call_once(s, 1, MAP_INSERT, key);
+    bool is_delayed = !s->kvs[1]->node->mapped; /* elsewhere messages cannot be delayed */
+    sim_require(rc == (is_delayed ? -ETIMEDOUT : 0), "insert without a free message: %d (%s)", rc,
+                remo_last_error());
+    sim_require(!is_delayed || sum_generations(s->kvs[1]) == before,
+                "an insert that was not sent has changed a slot");
+}
+
 /* A message is delayed, so all messages are in flight. A delete that needs no other node has taken effect,
  * although its record is sent later. */
 static void delete_unsent(struct kv_state *s) {
@@ -348,6 +369,7 @@ static void delete_unsent(struct kv_state *s) {
     int rc = call_once(s, 1, MAP_DELETE, key);
     sim_require(rc == 0 && !is_present(s, key), "delete without a free message: %d (%s)", rc,
                 remo_last_error());
+    insert_unsent(s, key);
     sim_delay_end();
 }
 

@@ -261,6 +261,15 @@ static void set_own_state(struct remo_kv *kv, uint64_t entry, enum remo__kv_stat
     remo__store(slot, remo__kv_head_with(remo__load(slot), state));
 }
 
+/* Restore the generation in the entries of the slot, whose insert was not sent: a record that removes an
+ * earlier entry is perhaps deferred. The generation in the head stays unique, so the seal of this insert's
+ * copy is not valid again. "Size of the index" in docs/internals/kv.md. */
+static void restore_generation(struct remo_kv *kv, uint64_t entry) {
+    char *slot = kv->own + remo__kv_slot_at(kv, remo__kv_entry_slot(entry));
+    uint32_t generation = remo__kv_head_generation(remo__load(slot)) + REMO__KV_GENERATION_MASK;
+    remo__store(slot, remo__kv_head_make(generation, 0, REMO__KV_DELETED));
+}
+
 int remo__kv_insert_finish(struct remo_kv *kv, struct remo_kv_op *op) {
     set_own_state(kv, remo__kv_op_state(op)->entry, REMO__KV_VALID);
     /* Place it before the next holder of the lock, and callers that learn of the insert, read it. */
@@ -280,11 +289,12 @@ struct remo__kv_record remo__kv_record_of(const struct remo_kv *kv, const struct
 int remo__kv_change_abort(struct remo_kv *kv, struct remo_kv_op *op, bool is_sent, int status) {
     struct remo__kv_op_state *state = remo__kv_op_state(op);
     bool is_insert = op->kind != REMO_KV_DELETE; /* an insert, or a put of an absent key */
-    if (is_insert)
-        set_own_state(kv, state->entry, REMO__KV_DELETED);
     if (is_insert && !is_sent) {
+        restore_generation(kv, state->entry);
         give_slot(kv, remo__kv_entry_slot(state->entry));
     } else { /* the slot becomes free when this node applies the record */
+        if (is_insert)
+            set_own_state(kv, state->entry, REMO__KV_DELETED);
         struct remo__kv_record record = remo__kv_record_of(kv, op);
         record.entry = (record.entry & ~(UINT64_C(0xffff) << 48)) | REMO__KV_RECORD_REMOVE << 48;
         remo__kv_defer_record(kv, &record);

@@ -9,12 +9,13 @@
 #define RECLAIM_SLOTS 64u             /* that a scan in between reads */
 
 /* Compute the index entry of the key in a slot of this node. False: the length is invalid (peers can write
- * it). The key is copied to memory of the map, because the stack of a worker is small. send_mutex is held. */
+ * it), or 0 after an insert that was not sent. The key is copied to memory of the map, because the stack of a
+ * worker is small. send_mutex is held. */
 static bool entry_of_slot(const struct remo_kv *kv, uint32_t slot, uint64_t head, uint64_t *ret_hash,
                           uint64_t *ret_entry) {
     char *key = kv->reclaim_key;
     uint32_t bytes = remo__kv_head_key_bytes(head);
-    if (bytes > kv->shape.key_bytes_max)
+    if (bytes == 0 || bytes > kv->shape.key_bytes_max)
         return false;
     remo__copy_from(key, kv->own + remo__kv_slot_at(kv, slot) + 8, bytes);
     *ret_hash = remo__kv_index_hash(kv, remo__kv_hash(key, bytes));
