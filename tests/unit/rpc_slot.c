@@ -1,6 +1,6 @@
 /* rpc_slot.c - unit tests of the slots for replies: each depth has its own, also after slots were lost; no
  * two calls in a slot have the same serial; a slot and its block are free again after the late reply; slots
- * of leaf calls are counted; a malformed reply is detected. */
+ * of leaf calls are counted; a poll checks only the slots that it needs; a malformed reply is detected. */
 #include <stdlib.h>
 
 #include "unit.h"
@@ -136,6 +136,39 @@ static void test_leaf(void **state) {
         assert_int_equal(rings[i].leaf_slots, 0);
 }
 
+/* A call to `node` at `depth` was cancelled, and its reply has arrived. */
+static uint32_t make_replied(uint32_t to, uint32_t depth) {
+    uint32_t serial, slot = remo__rpc_slot_take(transport, to, depth, &serial);
+    assert_int_not_equal(slot, REMO__RPC_NO_SLOT);
+    remo__rpc_slot_abandon(transport, slot, false);
+    const uint64_t head = remo__rpc_reply_head(0, 0, REMO__RPC_REPLIED, to, serial);
+    memcpy(remo__rpc_slot_memory(transport, slot) + REMO__RPC_NOTES, &head, sizeof head);
+    return slot;
+}
+
+/* A poll that needs a slot for a call checks no slots of other nodes and depths, and no further slots after
+ * those that are retired. Spare slots are checked too. */
+static void test_reclaim_of(void **state) {
+    (void)state;
+    uint32_t serial, lost = remo__rpc_slot_take(transport, 0, REMO__RPC_LEAF_DEPTH, &serial);
+    remo__rpc_slot_abandon(transport, lost, true); /* a spare slot replaces it, and is the next one */
+    uint32_t slots[] = {make_replied(2, REMO__RPC_LEAF_DEPTH), make_replied(2, REMO__RPC_LEAF_DEPTH),
+                        make_replied(1, REMO__RPC_LEAF_DEPTH), make_replied(2, 1)};
+    assert_int_equal(slots[0], REMO__RPC_SLOTS + REMO__RPC_LEAF_SLOTS);
+    atomic_fetch_sub(&rings[2].retired[REMO__RPC_LEAF_DEPTH - 1], 1);
+    remo__rpc_slots_reclaim_of(transport, 2, REMO__RPC_LEAF_DEPTH);
+    assert_int_equal(transport->slot[slots[0]].state, REMO__RPC_SLOT_RETIRED);
+    assert_int_equal(transport->slot[slots[1]].state, REMO__RPC_SLOT_FREE);
+    atomic_fetch_add(&rings[2].retired[REMO__RPC_LEAF_DEPTH - 1], 1);
+    remo__rpc_slots_reclaim_of(transport, 2, REMO__RPC_LEAF_DEPTH);
+    assert_int_equal(transport->slot[slots[0]].state, REMO__RPC_SLOT_FREE);
+    for (uint32_t i = 2; i < 4; i++)
+        assert_int_equal(transport->slot[slots[i]].state, REMO__RPC_SLOT_RETIRED);
+    remo__rpc_slots_reclaim_of(transport, 1, REMO__RPC_LEAF_DEPTH);
+    remo__rpc_slots_reclaim_of(transport, 2, 1);
+    assert_int_equal(transport->retired_count, 0);
+}
+
 static void test_malformed(void **state) {
     (void)state;
     uint32_t serial, slot = remo__rpc_slot_take(transport, 1, 1, &serial);
@@ -259,6 +292,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_lost, open_slots, close_slots),
         cmocka_unit_test_setup_teardown(test_serials, open_slots, close_slots),
         cmocka_unit_test_setup_teardown(test_leaf, open_slots, close_slots),
+        cmocka_unit_test_setup_teardown(test_reclaim_of, open_slots, close_slots),
         cmocka_unit_test_setup_teardown(test_malformed, open_slots, close_slots),
         cmocka_unit_test_setup_teardown(test_late, open_slots, close_slots),
         cmocka_unit_test_setup_teardown(test_late_note, open_slots, close_slots),

@@ -361,6 +361,8 @@ static inline void remo__rpc_slot_release(struct remo__rpc_transport *transport,
 void remo__rpc_slot_abandon(struct remo__rpc_transport *transport, uint32_t slot, bool is_lost);
 /* Free the retired slots whose reply has arrived, and those of failed nodes. */
 void remo__rpc_slots_reclaim(struct remo__rpc_transport *transport);
+/* The same for calls to `node` at `depth`, from 1. Ends when all of them were checked. */
+void remo__rpc_slots_reclaim_of(struct remo__rpc_transport *transport, uint32_t node, uint32_t depth);
 /* Take the credit of all replies that have arrived from `node`, of any call. */
 void remo__rpc_slots_collect(struct remo__rpc_transport *transport, uint32_t node);
 /* Return whether a node that had the request of the slot's call has failed or left: the server, or a node to

@@ -252,7 +252,7 @@ static bool replies(struct remo__rpc_transport *transport, uint32_t node, uint32
         return true;
     if (atomic_load(&peer->retired[depth]) == 0)
         return false;
-    remo__rpc_slots_reclaim(transport);
+    remo__rpc_slots_reclaim_of(transport, node, depth + 1); /* each poll does so: check no other slots */
     return has_quota(peer, depth);
 }
 

@@ -251,6 +251,20 @@ void remo__rpc_slots_reclaim(struct remo__rpc_transport *transport) {
     remo__rpc_unlock(transport, &transport->slots_mutex);
 }
 
+void remo__rpc_slots_reclaim_of(struct remo__rpc_transport *transport, uint32_t node, uint32_t depth) {
+    uint64_t image[REMO__RPC_REPLY_MAX / sizeof(uint64_t)];
+    uint32_t first = depth == REMO__RPC_LEAF_DEPTH ? REMO__RPC_SLOTS : 0;
+    remo__rpc_lock(transport, &transport->slots_mutex);
+    uint32_t left = atomic_load(&transport->peers[node].retired[depth - 1]);
+    for (uint32_t slot = first; left > 0 && slot < transport->next_spare; slot++)
+        if (atomic_load(&transport->slot[slot].state) == REMO__RPC_SLOT_RETIRED
+            && transport->slot[slot].node == node && transport->slot[slot].depth == depth - 1) {
+            reclaim(transport, slot, image);
+            left--;
+        }
+    remo__rpc_unlock(transport, &transport->slots_mutex);
+}
+
 /* A reply may wait in the slot of a thread that computes, or in a lost one. A slot that is given and taken
  * meanwhile has another serial; its new call has no reply yet, or one that is as good. */
 void remo__rpc_slots_collect(struct remo__rpc_transport *transport, uint32_t node) {
