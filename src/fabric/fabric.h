@@ -76,6 +76,8 @@ enum remo__op_flags {
     REMO__OP_INLINE = 8,  /* write: `local` may be reused on return (size <= caps.inline_bytes) */
     REMO__OP_GATHER = 16, /* read: the caller does not wait yet, so the fabric may defer it and batch it with
                              other operations until the next poll */
+    REMO__OP_UNAWAITED =
+        32, /* write: no caller waits for the completion, so the fabric may report it later */
 };
 
 /* One operation. Until its completion a write reads `local`; other kinds fill it (atomics: with the old
@@ -228,6 +230,7 @@ struct remo__fabric {
     _Atomic bool leaves_arrivals;
     _Atomic uint64_t arrivals_taken; /* calls of take_arrivals that have executed an operation */
     _Atomic bool arrivals_polled;    /* a thread that polls has called take_arrivals; the fabric clears it */
+    _Atomic bool is_leaving; /* the node leaves: take_arrivals reports all executed operations to peers */
     /* Called by any thread after a connection was lost (is_lost). Set by the node after open. */
     void (*lost)(void *ctx);
     void *lost_ctx;

@@ -190,6 +190,10 @@ void remo__node_leave(struct remo_node *node) {
     pthread_mutex_lock(&node->leave_lock);
     node->is_leaving = true;
     pthread_mutex_unlock(&node->leave_lock);
+    if (node->fabric) { /* afterwards peers cut this node off, and operations without a completion fail */
+        atomic_store(&node->fabric->is_leaving, true);
+        node->fabric->ops->take_arrivals(node->fabric, false);
+    }
     if (node->control)
         remo__control_close(node->control);
     node->control = NULL;

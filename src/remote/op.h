@@ -67,7 +67,10 @@ enum {
      * remo_ack_cancel. */
     REMO__WRITE_EXEMPT = 4,
     REMO__WRITE_TRACKED = 8, /* remo__op_abandoned counts the write */
-    REMO__WRITE_TRY = 16     /* of one piece: return -ETIMEDOUT instead of waiting until it can start */
+    REMO__WRITE_TRY = 16,    /* of one piece: return -ETIMEDOUT instead of waiting until it can start */
+    /* The caller expects that no thread waits for the completion soon, neither for an ack nor in a fence. The
+     * fabric may then report it later, and save a message. */
+    REMO__WRITE_UNAWAITED = 32
 };
 
 /* ---- slots: the operations in flight of a thread ---- */

@@ -32,7 +32,8 @@ int remo__op_write(struct remo__ref ref, const void *src, size_t bytes, uint32_t
             .op = {.kind = REMO__OP_WRITE,
                    .peer = (uint16_t)ref.node,
                    .remote = ref.at + at,
-                   .flags = (uint8_t)((last ? last_flags : 0) | (is_inline ? REMO__OP_INLINE : 0)),
+                   .flags = (uint8_t)((last ? last_flags : 0) | (is_inline ? REMO__OP_INLINE : 0)
+                                      | (flags & REMO__WRITE_UNAWAITED ? REMO__OP_UNAWAITED : 0)),
                    .imm = imm,
                    .local = (void *)(uintptr_t)from,
                    .size_bytes = piece}};

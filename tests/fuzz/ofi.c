@@ -44,7 +44,7 @@ static void request(const uint8_t *data, size_t bytes) {
     memcpy(copy, data, bytes);
     memcpy(&head, copy, sizeof head);
     struct ofi_run run;
-    remo__ofi_run_start(&run, copy, bytes, head.count, answer);
+    remo__ofi_run_start(&run, copy, bytes, head.count, answer, 0);
     enum ofi_run_state state = remo__ofi_run(&run, memory, 0, 0);
     if (state == OFI_RUN_DONE)
         assert(remo__ofi_run_finish(&run) <= REMO__OFI_MESSAGE_BYTES - 8);

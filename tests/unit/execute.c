@@ -59,7 +59,7 @@ static void test_stalled_write(void **state) {
     struct ofi_run run;
     struct remo__imm imm = {0};
     fill_queue(&memory->imms);
-    remo__ofi_run_start(&run, fixture->request, fixture->request_bytes, 1, fixture->answer);
+    remo__ofi_run_start(&run, fixture->request, fixture->request_bytes, 1, fixture->answer, 0);
     for (uint32_t i = 0; i < 3; i++) {
         assert_int_equal(remo__ofi_run(&run, memory, PEER, 0), OFI_RUN_STALLED);
         assert_int_equal(fixture->arena[1], 0);

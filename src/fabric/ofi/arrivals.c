@@ -59,7 +59,8 @@ void remo__ofi_take_arrivals(struct remo__fabric *fabric, bool is_first) {
     uint64_t taken_ns = atomic_exchange(&target->taken_ns, now);
     uint64_t since_ns = now > taken_ns ? now - taken_ns : 0; /* a lease may have begun since `now` */
     bool is_left = atomic_load(&fabric->leaves_arrivals), has_events;
-    bool has_executed = remo__ofi_target_serve(ofi, &has_events);
+    bool withholds = !atomic_load_explicit(&fabric->is_leaving, memory_order_relaxed);
+    bool has_executed = remo__ofi_target_serve(ofi, withholds ? now : REMO__OFI_AT_ONCE, &has_events);
     if (!is_left && (has_executed || has_events || target->stalled))
         begin_lease(ofi, now);
     if (has_executed)

@@ -16,6 +16,7 @@
 
 #define HELP_NS (100 * REMO__NS_PER_US) /* if its thread does not drive an endpoint, the target thread does */
 #define GATHER_NS (50 * REMO__NS_PER_US) /* the longest that a read waits for others */
+#define UNAWAITED_POLL_NS (20 * REMO__NS_PER_US)
 #define OFFERS_PER_POLL 8u
 #define ACQUIRE_SPINS 64u
 #define SLEEP_NS_MIN (20 * REMO__NS_PER_US)
@@ -66,8 +67,20 @@ static void links_offer(struct ofi_endpoint *endpoint) {
     }
 }
 
+/* A poll costs system calls. Polls are rare while only answers are missing that targets may withhold. */
+static bool is_due(struct ofi_endpoint *endpoint) {
+    for (uint32_t i = 0; i < endpoint->active_count; i++)
+        if (!remo__ofi_link_is_unawaited(endpoint->active[i]))
+            return true;
+    uint64_t now = remo__now_ns();
+    if (now - endpoint->polled_ns < UNAWAITED_POLL_NS)
+        return false;
+    endpoint->polled_ns = now;
+    return true;
+}
+
 static void links_progress(struct ofi_endpoint *endpoint) {
-    if (endpoint->active_count == 0)
+    if (endpoint->active_count == 0 || !is_due(endpoint))
         return;
     remo__ofi_links_poll(endpoint);
     /* backwards: a link that ends is replaced by the last */

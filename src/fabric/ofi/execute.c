@@ -64,7 +64,8 @@ static uint8_t *run_room(struct ofi_run *run, uint64_t bytes) {
 }
 
 static bool run_fail(struct ofi_run *run, int status) {
-    struct remo__ofi_failure failure = {.record = run->record, .status = status};
+    struct remo__ofi_failure failure = {.record = run->first_record + run->record, .status = status};
+    run->is_awaited = true;
     if ((size_t)(run->failures - run->out) < sizeof failure)
         return false;
     run->failures -= sizeof failure;
@@ -148,6 +149,7 @@ static enum ofi_run_state run_record(struct ofi_run *run, struct ofi_memory *mem
     if (!from)
         return OFI_RUN_BAD;
     memcpy(&record, from, sizeof record);
+    run->is_awaited |= record.kind != REMO__OP_WRITE || !(record.flags & REMO__OP_UNAWAITED);
     switch (record.kind) {
     case REMO__OP_READ: return run_read(run, memory, &record);
     case REMO__OP_WRITE: return run_write(run, memory, &record);
@@ -160,7 +162,7 @@ static enum ofi_run_state run_record(struct ofi_run *run, struct ofi_memory *mem
 /* ---- a request ---- */
 
 void remo__ofi_run_start(struct ofi_run *run, const uint8_t *request, size_t bytes, uint32_t count,
-                         uint8_t *answer) {
+                         uint8_t *answer, uint32_t first_record) {
     *run = (struct ofi_run){
         .at = request + sizeof(struct remo__ofi_head),
         .end = request + bytes,
@@ -168,6 +170,7 @@ void remo__ofi_run_start(struct ofi_run *run, const uint8_t *request, size_t byt
         .out = answer + sizeof(struct remo__ofi_head),
         .failures = answer + REMO__OFI_MESSAGE_BYTES - 8, /* the check */
         .count = count,
+        .first_record = first_record,
     };
 }
 

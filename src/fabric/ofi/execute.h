@@ -47,14 +47,17 @@ struct ofi_run {
     uint8_t *answer, *out;   /* the answer: its start, and the position of the next result */
     uint8_t *failures;       /* grow downwards from the end of the answer */
     uint32_t record, count;
+    uint32_t first_record; /* index of the first record in all requests of the answer */
     uint32_t failure_count;
     uint32_t peer, cut_off_count; /* the sender, and how many times it was cut off */
     bool unfenced, notify, imms;  /* pending until the end, or (the fence) until the next read */
+    bool is_awaited;              /* a record was no UNAWAITED write, or has failed */
 };
 
-/* Start a request of `bytes` bytes without its check. `answer` has room for REMO__OFI_MESSAGE_BYTES. */
+/* Start a request of `bytes` bytes without its check. `answer` has room for REMO__OFI_MESSAGE_BYTES; it also
+ * answers `first_record` records of earlier requests, which have no results. */
 void remo__ofi_run_start(struct ofi_run *run, const uint8_t *request, size_t bytes, uint32_t count,
-                         uint8_t *answer);
+                         uint8_t *answer, uint32_t first_record);
 /* Execute the remaining records. Immediates carry `peer` and `cut_off_count`. */
 enum ofi_run_state remo__ofi_run(struct ofi_run *run, struct ofi_memory *memory, uint32_t peer,
                                  uint32_t cut_off_count);

@@ -19,7 +19,8 @@
 #define QUIET_POLLS_PER_CLOCK 64u /* polls without an answer for each read of the clock */
 #define FLIGHTS_SMALL 2u          /* with this many requests in flight, small operations wait to share one */
 #define FLIGHTS_GATHERED 1u       /* the same for reads that are deferred to the next poll (ofi/endpoint.c) */
-#define FULL_BYTES 8192u          /* with this many bytes queued, operations do not wait to share a request */
+#define EXECUTED_NS (10 * REMO__NS_PER_US) /* after which an unawaited request counts as executed */
+#define FULL_BYTES 8192u /* with this many bytes queued, operations do not wait to share a request */
 #define ANSWERS_AT REMO__OFI_RING_BYTES
 #define OFFER_AT (2 * REMO__OFI_RING_BYTES)
 #define PROBE_AT (OFFER_AT + sizeof(struct remo__ofi_offer))
@@ -228,7 +229,7 @@ static void acceptance_take(struct ofi_link *link) {
     struct remo__ofi_acceptance acceptance;
     const uint8_t *message = link->block.memory + ANSWERS_AT;
     size_t bytes;
-    if (!remo__ofi_arrived(message, 0, link->seed, is_stream(link), &link->placed, &head, &bytes)
+    if (!remo__ofi_arrived(message, 0, 0, link->seed, is_stream(link), &link->placed, &head, &bytes)
         || bytes != sizeof head + sizeof acceptance)
         return;
     memcpy(&acceptance, message + sizeof head, sizeof acceptance);
@@ -269,8 +270,33 @@ static uint32_t flights_max(const struct ofi_link *link) {
     return link->urgent_count > 0 || !link->endpoint->gathers ? FLIGHTS_SMALL : FLIGHTS_GATHERED;
 }
 
+bool remo__ofi_link_is_unawaited(const struct ofi_link *link) {
+    if (link->state != OFI_LINK_UP || link->queue.count > 0 || link->unsent_bytes > 0
+        || atomic_load_explicit(&link->endpoint->ofi->contacts[link->contact->rank], memory_order_relaxed)
+               != link->contact)
+        return false;
+    for (uint32_t seq = link->answered + 1; seq != link->next; seq++)
+        if (link->unawaited_ns[seq % REMO__OFI_WINDOW] == 0)
+            return false;
+    return true;
+}
+
+/* Return the number of requests without an answer for which the target has probably executed the request, and
+ * withholds the answer. */
+static uint32_t withheld_count(const struct ofi_link *link) {
+    uint64_t now = remo__now_ns();
+    uint32_t count = 0;
+    for (uint32_t seq = link->answered + 1; seq != link->next; seq++) {
+        uint64_t sent_ns = link->unawaited_ns[seq % REMO__OFI_WINDOW];
+        count += sent_ns != 0 && now - sent_ns >= EXECUTED_NS;
+    }
+    return count;
+}
+
 static bool may_send(const struct ofi_link *link) {
-    return link->queue.count > 0 && link->next - 1 - link->answered < flights_max(link);
+    uint32_t flights = link->next - 1 - link->answered, max = flights_max(link);
+    return link->queue.count > 0 && flights < REMO__OFI_WINDOW
+           && (flights < max || flights - withheld_count(link) < max);
 }
 
 bool remo__ofi_link_may_gather(const struct ofi_link *link) {
@@ -308,11 +334,12 @@ static int answers_take(struct ofi_link *link) {
         struct remo__ofi_head head;
         size_t bytes;
         const uint8_t *message = link->block.memory + ANSWERS_AT + remo__ofi_slot_at(seq);
-        if (!remo__ofi_arrived(message, seq, link->seed, is_stream(link), &link->placed, &head, &bytes))
+        if (!remo__ofi_arrived(message, seq, link->next - 1, link->seed, is_stream(link), &link->placed,
+                               &head, &bytes))
             return 0;
         if (!remo__ofi_answer_take(link, message, bytes, &head))
             return remo__fail(-EPROTO, "node %u sent a malformed answer", link->contact->rank);
-        link->answered = seq;
+        link->answered = head.seq;
         link->quiet_polls = 0;
     }
     return 0;

@@ -2,6 +2,7 @@
  *
  * Answers arrive in the order of the requests, so the oldest fragment in flight belongs to the next result.
  * An operation completes when its last fragment is answered. ofi/wire.h describes the messages. */
+#include "base/clock.h"
 #include "base/error.h"
 #include "fabric/ofi/ofi.h"
 
@@ -12,6 +13,7 @@ struct draft {
     uint8_t *out;
     size_t room, answer_room; /* left, in the request and in its answer */
     uint32_t count;
+    bool is_unawaited; /* the target may withhold the answer */
 };
 
 static bool is_atomic(const struct remo__op *op) {
@@ -58,6 +60,8 @@ static void fragment_put(struct draft *draft, struct ofi_slot *slot, uint64_t by
         .kind = op->kind,
         .flags = last ? (uint8_t)(op->flags & (REMO__OP_NOTIFY | REMO__OP_IMM)) : 0,
     };
+    if (draft->is_unawaited)
+        record.flags |= REMO__OP_UNAWAITED;
     put(draft, &record, sizeof record);
     if (op->kind == REMO__OP_WRITE) {
         put(draft, (const char *)op->local + slot->sent_bytes, bytes);
@@ -97,18 +101,29 @@ static bool draft_add(struct ofi_link *link, struct draft *draft) {
     return true;
 }
 
+/* Return whether the target may withhold the answer to the next request. Otherwise the answer comes at once,
+ * and releases the slots of all requests: of many operations, or when no other slot is free. */
+static bool is_unawaited(const struct ofi_link *link) {
+    const struct ofi_slot *slot = &link->endpoint->slots[link->queue.head];
+    return link->queue.count == 1 && (slot->op.flags & REMO__OP_UNAWAITED)
+           && slot->op.size_bytes <= REMO__OFI_FRAGMENT_BYTES
+           && link->next - link->answered < REMO__OFI_WINDOW;
+}
+
 size_t remo__ofi_request_make(struct ofi_link *link, uint8_t *message, uint32_t seq) {
     size_t frame = sizeof(struct remo__ofi_head) + CHECK_BYTES;
     struct draft draft = {
         .out = message + sizeof(struct remo__ofi_head),
         .room = REMO__OFI_MESSAGE_BYTES - frame,
         .answer_room = REMO__OFI_MESSAGE_BYTES - frame,
+        .is_unawaited = is_unawaited(link),
     };
     while (link->queue.count > 0 && draft_add(link, &draft))
         ;
     if (draft.count == 0)
         return 0;
     link->records[seq % REMO__OFI_WINDOW] = (uint16_t)draft.count;
+    link->unawaited_ns[seq % REMO__OFI_WINDOW] = draft.is_unawaited ? remo__now_ns() : 0;
     return remo__ofi_seal(message, (size_t)(draft.out - message), seq, draft.count, link->seed);
 }
 
@@ -158,9 +173,17 @@ static bool failures_take(struct ofi_link *link, const uint8_t *failures, uint32
     return true;
 }
 
+/* The number of records of all requests that an answer answers. */
+static uint32_t records_of(const struct ofi_link *link, uint32_t last) {
+    uint32_t count = 0;
+    for (uint32_t seq = link->answered; seq != last;)
+        count += link->records[++seq % REMO__OFI_WINDOW];
+    return count;
+}
+
 bool remo__ofi_answer_take(struct ofi_link *link, const uint8_t *message, size_t bytes,
                            const struct remo__ofi_head *head) {
-    uint32_t records = link->records[head->seq % REMO__OFI_WINDOW];
+    uint32_t records = records_of(link, head->seq);
     size_t failure_bytes = head->count * sizeof(struct remo__ofi_failure);
     if (head->count > records || bytes - sizeof *head < failure_bytes)
         return false;

@@ -37,6 +37,7 @@
 #define REMO__OFI_MESSAGE_BYTES_MAX (UINT64_C(1) << 20) /* of one operation, sent in several messages */
 #define REMO__OFI_FLIGHTS_MAX 1024u   /* fragments in flight: a power of 2 above depth + window */
 #define REMO__OFI_NONE UINT16_MAX     /* no slot */
+#define REMO__OFI_AT_ONCE UINT64_MAX  /* no time: send answers at once */
 #define REMO__OFI_LEASE_NS 100000     /* of one rest of the target thread, which may be renewed */
 #define REMO__OFI_LEASE_NS_MAX 400000 /* of one that is renewed, if a thread that polls has begun it */
 
@@ -62,11 +63,14 @@ struct ofi_inbound {
     uint64_t seed;
     struct ofi_block block; /* the ring; the word for probes; the answers as they are written */
     struct ofi_remote answers;
-    uint32_t next;       /* number of the next request */
-    uint32_t placed;     /* bits of slots whose large requests are placed */
-    size_t unsent_bytes; /* size of an answer that is ready but not sent yet */
-    bool running;        /* the request has stalled */
-    bool is_broken;      /* no longer served: its connection is lost, or a request was malformed */
+    uint32_t next;                       /* number of the next request */
+    uint32_t placed;                     /* bits of slots whose large requests are placed */
+    size_t unsent_bytes;                 /* size of an answer that is ready but not sent yet */
+    uint32_t unsent_seq;                 /* number of its slot */
+    bool running;                        /* the request has stalled */
+    uint32_t withheld, withheld_records; /* requests whose answers are withheld, and their records */
+    uint64_t withheld_ns;                /* time of the first one */
+    bool is_broken; /* no longer served: its connection is lost, or a request was malformed */
     struct ofi_run run;
     uint64_t retired_ns;       /* time of the replacement */
     struct ofi_inbound *older; /* in the list of retired inbounds */
@@ -150,10 +154,12 @@ struct ofi_link {
     uint32_t next, answered;            /* numbers of the next request, and of the last answered one */
     uint32_t placed;                    /* bits of slots whose large answers are placed */
     uint16_t records[REMO__OFI_WINDOW]; /* number of records of each request in flight */
-    size_t unsent_bytes;                /* size of request `next - 1` if it is ready but not sent yet */
-    struct ofi_fifo queue;              /* operations that are not completely sent */
-    uint32_t urgent_count;              /* those that are not REMO__OP_GATHER */
-    uint64_t queue_bytes;               /* approximate size of their requests and answers */
+    /* Times at which requests in flight were sent whose answers may be withheld; 0: an awaited request. */
+    uint64_t unawaited_ns[REMO__OFI_WINDOW];
+    size_t unsent_bytes;   /* size of request `next - 1` if it is ready but not sent yet */
+    struct ofi_fifo queue; /* operations that are not completely sent */
+    uint32_t urgent_count; /* those that are not REMO__OP_GATHER */
+    uint64_t queue_bytes;  /* approximate size of their requests and answers */
     uint32_t flight_head, flight_tail;
     struct ofi_flight flights[REMO__OFI_FLIGHTS_MAX];
     uint64_t since_ns; /* time of activation, or of the last answer or probe */
@@ -177,6 +183,7 @@ struct ofi_endpoint {
     bool gathers;            /* defer reads to the next poll, because the last one followed soon */
     uint64_t gather_ns;      /* post time of the first deferrable read since the last poll; 0: none */
     uint64_t gather_last_ns; /* post time of the last one */
+    uint64_t polled_ns;      /* time of the last poll while no answer was awaited */
     uint32_t free_count, active_count;
     uint32_t offer_at;        /* index in `active`, plus 1, of the link whose offer is sent next */
     uint32_t link_count;      /* links opened so far */
@@ -202,9 +209,10 @@ void remo__ofi_target_admit(struct ofi_fabric *ofi, uint32_t rank);
 /* Cut a peer off: after return none of its requests is executed. */
 void remo__ofi_target_cut_off(struct ofi_fabric *ofi, uint32_t rank);
 
-/* Take events of the port, and execute requests that have arrived. The lock is held. Returns true if a
- * request was executed. */
-bool remo__ofi_target_serve(struct ofi_fabric *ofi, bool *ret_has_events);
+/* Take events of the port, and execute requests that have arrived. `now`: answers may be withheld, for a
+ * while from this time on; REMO__OFI_AT_ONCE: they are sent. The lock is held. Returns true if a request was
+ * executed. */
+bool remo__ofi_target_serve(struct ofi_fabric *ofi, uint64_t now, bool *ret_has_events);
 /* Prepare a sleep on the descriptor of the port, and execute requests that are received already. The lock is
  * held. Returns false if there was work. */
 bool remo__ofi_target_may_sleep(struct ofi_fabric *ofi);
@@ -241,6 +249,8 @@ int remo__ofi_link_get(struct ofi_endpoint *endpoint, struct ofi_contact *contac
 void remo__ofi_link_queue(struct ofi_link *link, uint16_t slot);
 /* True if reads in the queue may wait for other operations, to share a request. */
 bool remo__ofi_link_may_gather(const struct ofi_link *link);
+/* Return whether only answers are missing that the target may withhold. */
+bool remo__ofi_link_is_unawaited(const struct ofi_link *link);
 /* Send the offer or queued operations, as far as possible now. */
 void remo__ofi_link_push(struct ofi_link *link);
 /* Drive the link, except for its offer: take answers, send requests, detect a lost connection. */

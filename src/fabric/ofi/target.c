@@ -14,6 +14,8 @@
 
 #define REUSE_NS REMO__NS_PER_S /* memory of a link that its owner has closed gets no late writes */
 #define POLL_MAX 16u
+#define WITHHELD_ENOUGH (REMO__OFI_WINDOW / 2) /* requests whose answers are withheld, before an answer */
+#define WITHHELD_NS (40 * REMO__NS_PER_US)     /* time before it if there are fewer */
 #define PROBE_BYTES 64u
 #define ANSWERS_AT (REMO__OFI_RING_BYTES + PROBE_BYTES)
 #define BLOCK_BYTES (ANSWERS_AT + REMO__OFI_RING_BYTES)
@@ -86,6 +88,7 @@ static int answer_send(struct ofi_fabric *ofi, struct ofi_inbound *inbound, uint
     write.omits_data = write.data == REMO__OFI_WOKEN;
     int rc = remo__ofi_port_write(&target->port, &write);
     inbound->unsent_bytes = rc == -EAGAIN ? bytes : 0;
+    inbound->unsent_seq = seq;
     if (rc == -EAGAIN)
         target->stalled = true;
     else if (rc < 0)
@@ -184,7 +187,35 @@ void remo__ofi_target_cut_off(struct ofi_fabric *ofi, uint32_t rank) {
 
 /* ---- requests ---- */
 
-static void inbound_execute(struct ofi_fabric *ofi, struct ofi_inbound *inbound) {
+/* Answer the last request, and all whose answers are withheld. Only the last one has results. */
+static void requests_answer(struct ofi_fabric *ofi, struct ofi_inbound *inbound) {
+    uint8_t *answer = inbound->run.answer;
+    size_t bytes = remo__ofi_seal(answer, remo__ofi_run_finish(&inbound->run), inbound->next - 1,
+                                  inbound->run.failure_count, inbound->seed);
+    uint32_t first = inbound->next - inbound->withheld;
+    inbound->withheld = inbound->withheld_records = 0;
+    answer_send(ofi, inbound, first, bytes);
+}
+
+/* The request is executed: count it as withheld, or answer it. */
+static void request_end(struct ofi_fabric *ofi, struct ofi_inbound *inbound, uint64_t now) {
+    inbound->next++;
+    inbound->withheld_records += inbound->run.count;
+    if (inbound->withheld++ == 0)
+        inbound->withheld_ns = now;
+    if (now == REMO__OFI_AT_ONCE || inbound->run.is_awaited)
+        requests_answer(ofi, inbound);
+}
+
+/* No request has arrived: send the withheld answer if it is due. */
+static void withheld_send(struct ofi_fabric *ofi, struct ofi_inbound *inbound, uint64_t now) {
+    if (inbound->withheld > 0
+        && (now == REMO__OFI_AT_ONCE || inbound->withheld >= WITHHELD_ENOUGH
+            || now - inbound->withheld_ns >= WITHHELD_NS))
+        requests_answer(ofi, inbound);
+}
+
+static void inbound_execute(struct ofi_fabric *ofi, struct ofi_inbound *inbound, uint64_t now) {
     enum ofi_run_state state =
         remo__ofi_run(&inbound->run, ofi->memory, inbound->rank, inbound->cut_off_count);
     inbound->running = state == OFI_RUN_STALLED;
@@ -195,39 +226,39 @@ static void inbound_execute(struct ofi_fabric *ofi, struct ofi_inbound *inbound)
         remo__log(&ofi->base.log, REMO_LOG_ERROR, "node %u sent a malformed request; it is no longer served",
                   inbound->rank);
     } else {
-        uint8_t *answer = inbound->run.answer;
-        size_t bytes = remo__ofi_seal(answer, remo__ofi_run_finish(&inbound->run), inbound->next,
-                                      inbound->run.failure_count, inbound->seed);
-        answer_send(ofi, inbound, inbound->next++, bytes);
+        request_end(ofi, inbound, now);
     }
 }
 
-/* Serve one inbound. Returns true if there was work. */
-static bool inbound_serve(struct ofi_fabric *ofi, struct ofi_inbound *inbound) {
+/* Serve one inbound. Returns true if a request was executed, or an unsent answer is sent. */
+static bool inbound_serve(struct ofi_fabric *ofi, struct ofi_inbound *inbound, uint64_t now) {
     if (inbound->is_broken)
         return false;
     if (inbound->unsent_bytes > 0)
-        return answer_send(ofi, inbound, inbound->next - 1, inbound->unsent_bytes) != -EAGAIN;
+        return answer_send(ofi, inbound, inbound->unsent_seq, inbound->unsent_bytes) != -EAGAIN;
     if (!inbound->running) {
         const uint8_t *request = inbound->block.memory + remo__ofi_slot_at(inbound->next);
         struct remo__ofi_head head;
         size_t bytes;
-        if (!remo__ofi_arrived(request, inbound->next, inbound->seed, ofi->net.stream, &inbound->placed,
-                               &head, &bytes))
+        if (!remo__ofi_arrived(request, inbound->next, inbound->next, inbound->seed, ofi->net.stream,
+                               &inbound->placed, &head, &bytes)) {
+            withheld_send(ofi, inbound, now);
             return false;
-        uint8_t *answer = inbound->block.memory + ANSWERS_AT + remo__ofi_slot_at(inbound->next);
-        remo__ofi_run_start(&inbound->run, request, bytes, head.count, answer);
+        }
+        uint8_t *answer =
+            inbound->block.memory + ANSWERS_AT + remo__ofi_slot_at(inbound->next - inbound->withheld);
+        remo__ofi_run_start(&inbound->run, request, bytes, head.count, answer, inbound->withheld_records);
     }
-    inbound_execute(ofi, inbound);
+    inbound_execute(ofi, inbound, now);
     return !inbound->running;
 }
 
-static bool serve_all(struct ofi_fabric *ofi) {
+static bool serve_all(struct ofi_fabric *ofi, uint64_t now) {
     struct ofi_target *target = &ofi->target;
     bool busy = false;
     target->stalled = false;
     for (uint32_t i = 0; i < target->inbound_count; i++)
-        busy |= inbound_serve(ofi, target->inbounds[i]);
+        busy |= inbound_serve(ofi, target->inbounds[i], now);
     return busy;
 }
 
@@ -273,15 +304,15 @@ static bool events_take(struct ofi_fabric *ofi) {
     return found;
 }
 
-bool remo__ofi_target_serve(struct ofi_fabric *ofi, bool *ret_has_events) {
+bool remo__ofi_target_serve(struct ofi_fabric *ofi, uint64_t now, bool *ret_has_events) {
     *ret_has_events = events_take(ofi);
-    return serve_all(ofi);
+    return serve_all(ofi, now);
 }
 
 bool remo__ofi_target_may_sleep(struct ofi_fabric *ofi) {
     struct ofi_target *target = &ofi->target;
     bool may = target->port.fd < 0 || remo__ofi_port_may_sleep(&target->port);
-    return !serve_all(ofi) && may; /* may_sleep may have received messages */
+    return !serve_all(ofi, REMO__OFI_AT_ONCE) && may; /* may_sleep may have received messages */
 }
 
 /* ---- open and close ---- */

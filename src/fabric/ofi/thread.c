@@ -28,7 +28,7 @@ static bool serve_once(struct ofi_fabric *ofi) {
     struct ofi_target *target = &ofi->target;
     bool has_events;
     pthread_mutex_lock(&target->lock);
-    bool busy = remo__ofi_target_serve(ofi, &has_events);
+    bool busy = remo__ofi_target_serve(ofi, REMO__OFI_AT_ONCE, &has_events);
     pthread_mutex_unlock(&target->lock);
     return busy;
 }

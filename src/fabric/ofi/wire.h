@@ -6,7 +6,9 @@
  * Request:  head, records, check; written into slot (seq % REMO__OFI_WINDOW) of the ring. The peer executes
  *           the records in order and writes the answer.
  * Answer:   head, results, failures, check; written into the slot of the same number at the requesting
- *           endpoint, which may then reuse both slots.
+ *           endpoint, which may then reuse both slots. If all records of requests are UNAWAITED writes, and
+ *           none has failed, the peer may withhold their answers. The next answer then answers all of them:
+ *           its slot has the number of the first request, its head the number of the last one.
  * Placing:  networks place the bytes of a write in any order and in pieces. A receiver polls the number in
  *           the head, and accepts the message when the check at its end matches the whole message. So no
  *           order of placement is assumed, and torn words are detected. Checking a large message would take
@@ -25,7 +27,7 @@
 
 #include "base/bits.h"
 
-#define REMO__OFI_MAGIC UINT32_C(0x0f1e0002) /* and the version */
+#define REMO__OFI_MAGIC UINT32_C(0x0f1e0003) /* and the version */
 #define REMO__OFI_WINDOW 8u                  /* messages of an endpoint to a peer that are unanswered */
 #define REMO__OFI_FRAGMENT_BYTES (UINT64_C(32) << 10) /* of one operation in one message */
 #define REMO__OFI_CHECKED_BYTES 8192u                 /* larger messages are not checked as a whole */
@@ -48,12 +50,12 @@ struct remo__ofi_record {
     uint64_t offset;
     uint32_t size_bytes;
     uint8_t kind;  /* enum remo__op_kind */
-    uint8_t flags; /* REMO__OP_NOTIFY, REMO__OP_IMM */
+    uint8_t flags; /* REMO__OP_NOTIFY, REMO__OP_IMM, REMO__OP_UNAWAITED */
     uint16_t zero;
 };
 
 struct remo__ofi_failure {
-    uint32_t record; /* index in the request */
+    uint32_t record; /* index in all requests of the answer */
     int32_t status;
 };
 
@@ -113,14 +115,15 @@ static inline size_t remo__ofi_seal(uint8_t *message, size_t bytes, uint32_t seq
     return bytes + sizeof check;
 }
 
-/* True if message `seq` is completely placed in its slot. Returns its head, and in `ret_bytes` its size
- * without the check. `placed` has a bit for each slot whose immediate has arrived; the bit is cleared. A
- * stream needs no bit. */
-static inline bool remo__ofi_arrived(const uint8_t *slot, uint32_t seq, uint64_t seed, bool stream,
-                                     uint32_t *placed, struct remo__ofi_head *ret_head, size_t *ret_bytes) {
+/* True if a message with a number from `seq` to `last` is completely placed in the slot of `seq`. Returns its
+ * head, and in `ret_bytes` its size without the check. `placed` has a bit for each slot whose immediate has
+ * arrived; the bit is cleared. A stream needs no bit. */
+static inline bool remo__ofi_arrived(const uint8_t *slot, uint32_t seq, uint32_t last, uint64_t seed,
+                                     bool stream, uint32_t *placed, struct remo__ofi_head *ret_head,
+                                     size_t *ret_bytes) {
     struct remo__ofi_head head;
     memcpy(&head, slot, sizeof head);
-    if (remo__likely(head.seq != seq))
+    if (remo__likely(head.seq - seq > last - seq))
         return false;
     size_t bytes = (size_t)head.units * 8;
     if (bytes < sizeof head + 8 || bytes > REMO__OFI_MESSAGE_BYTES)

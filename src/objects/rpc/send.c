@@ -69,6 +69,11 @@ static int write_mapped(struct remo__rpc_transport *transport, uint32_t node, ui
     return 1;
 }
 
+/* Queued messages wait until earlier writes of other threads are complete (may_send_for). */
+static uint32_t unawaited(const struct remo__rpc_transport *transport) {
+    return atomic_load_explicit(&transport->chores, memory_order_relaxed) == 0 ? REMO__WRITE_UNAWAITED : 0;
+}
+
 static int write_unmapped(struct remo__rpc_transport *transport, struct remo__thread *thread,
                           struct remo_stats *stats, uint32_t node, uint64_t at,
                           const struct remo__rpc_words *words, const void *data, uint64_t key) {
@@ -79,8 +84,8 @@ static int write_unmapped(struct remo__rpc_transport *transport, struct remo__th
     ref.stats = stats;
     size_t bytes = remo__rpc_encode_request(image, words, data, key);
     bool has_begun = remo__rpc_undefer(thread);
-    int rc =
-        remo__channel_write_immediate_flags(transport->channel, ref, image, bytes, 0, REMO__WRITE_TRY, NULL);
+    int rc = remo__channel_write_immediate_flags(transport->channel, ref, image, bytes, 0,
+                                                 REMO__WRITE_TRY | unawaited(transport), NULL);
     remo__rpc_undefer_end(has_begun);
     return rc == 0 ? 1 : rc == -ETIMEDOUT ? 0 : rc;
 }
@@ -330,11 +335,11 @@ static bool may_send_call(const struct remo__rpc_transport *transport, struct re
 
 int remo__rpc_try_write(struct remo__rpc_transport *transport, struct remo__thread *thread,
                         struct remo__ref ref, const void *image, size_t bytes, uint32_t immediate) {
-    const uint32_t flags = REMO__WRITE_NOTIFY | REMO__WRITE_TRY;
+    const uint32_t flags = REMO__WRITE_TRY | unawaited(transport);
     bool has_begun = remo__rpc_undefer(thread);
     int rc = immediate > 0 ? remo__channel_write_immediate_flags(transport->channel, ref, image, bytes,
-                                                                 immediate, REMO__WRITE_TRY, NULL)
-                           : remo__op_write(ref, image, bytes, flags, 0, NULL);
+                                                                 immediate, flags, NULL)
+                           : remo__op_write(ref, image, bytes, REMO__WRITE_NOTIFY | flags, 0, NULL);
     remo__rpc_undefer_end(has_begun);
     return rc;
 }

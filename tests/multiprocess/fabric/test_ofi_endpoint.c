@@ -338,6 +338,94 @@ static int greeting_lost(struct remo_node *node, void *ctx) {
     return 0;
 }
 
+/* ---- withheld answers ---- */
+
+static int run_echo(void *ctx, const struct remo_rpc_request *request) {
+    (void)ctx;
+    return remo_rpc_reply(request, 0, request->data, request->bytes);
+}
+
+static int run_stop(void *ctx, const struct remo_rpc_request *request) {
+    atomic_store((_Atomic bool *)ctx, true);
+    return remo_rpc_reply(request, 0, NULL, 0);
+}
+
+static int call(struct remo_rpc *rpc, uint32_t number) {
+    uint64_t word = number, reply = 0;
+    size_t bytes;
+    CHECK_OK(remo_rpc_call(rpc, 1, number, &word, sizeof word, &reply, sizeof reply, &bytes, 100 * SECOND));
+    return 0;
+}
+
+/* While the server waits, it withholds answers, and one answers several requests. Without that at most two
+ * requests are in flight. If the machine interrupts the server, its target thread answers each at once, so
+ * one such round suffices. */
+static int answered_together(struct remo_node *node, struct remo_rpc *rpc) {
+    uint32_t most = 0;
+    if (call(rpc, 0)) /* connects */
+        return 1;
+    const struct ofi_link *link = endpoint_of_thread(node)->links[1];
+    for (uint32_t round = 0; round < ROUNDS_MAX && most < 3; round++) {
+        uint32_t before = link->answered;
+        if (call(rpc, 0))
+            return 1;
+        most = link->answered - before > most ? link->answered - before : most;
+    }
+    CHECK(most >= 3);
+    return 0;
+}
+
+/* All answers arrive although no node waits any more. */
+static int answered_at_last(struct remo_node *node) {
+    struct remo__thread *thread = remo__thread(node);
+    uint64_t deadline = cluster_now_ns() + 100 * SECOND;
+    while (remo__slots_progress(thread) > 0 && cluster_now_ns() < deadline)
+        cluster_sleep_ms(1);
+    CHECK_EQUAL(remo__slots_progress(thread), 0);
+    return 0;
+}
+
+static int withheld(struct remo_node *node, void *ctx) {
+    _Atomic bool is_stopped = false;
+    const struct remo_rpc_handler handlers[] = {{0, run_echo, NULL, REMO_RPC_SHORT},
+                                                {1, run_stop, &is_stopped, REMO_RPC_SHORT}};
+    const struct remo_rpc_options options = {.handlers = handlers, .handler_count = 2};
+    struct remo_rpc *rpc;
+    (void)ctx;
+    CHECK_OK(remo_rpc_open(remo_node_root(node), "rpc", &options, &rpc));
+    CHECK_OK(remo_channel_wait(remo_rpc_channel(rpc), 100 * SECOND));
+    while (remo_node_rank(node) == 1 && !atomic_load(&is_stopped))
+        CHECK_OK(remo_rpc_serve(rpc, SECOND / 1000));
+    if (remo_node_rank(node) == 0 && (answered_together(node, rpc) || call(rpc, 1)))
+        return 1;
+    if (answered_at_last(node))
+        return 1;
+    CHECK_OK(cluster_meet());
+    remo_rpc_close(rpc);
+    return 0;
+}
+
+/* A node that leaves answers first: otherwise the reply of the other one, which has arrived, would count as
+ * a lost write. */
+static int withheld_by_leaver(struct remo_node *node, void *ctx) {
+    _Atomic bool is_stopped = false;
+    const struct remo_rpc_handler handler = {1, run_stop, &is_stopped, REMO_RPC_SHORT};
+    const struct remo_rpc_options options = {.handlers = &handler, .handler_count = 1};
+    struct remo_rpc *rpc;
+    (void)ctx;
+    CHECK_OK(remo_rpc_open(remo_node_root(node), "rpc", &options, &rpc));
+    CHECK_OK(remo_channel_wait(remo_rpc_channel(rpc), 100 * SECOND));
+    if (remo_node_rank(node) == 0 && call(rpc, 1))
+        return 1;
+    while (remo_node_rank(node) == 1
+           && (!atomic_load(&is_stopped) || remo_node_peer(node, 0) <= REMO_PEER_UP))
+        CHECK_OK(remo_rpc_serve(rpc, SECOND / 1000));
+    if (remo_node_rank(node) == 1)
+        CHECK_OK(remo_fence(node, REMO_FENCE_THREAD, 0));
+    remo_rpc_close(rpc);
+    return 0;
+}
+
 /* ---- the target thread ---- */
 
 /* Return the thread of this process with this name, or 0. */
@@ -377,11 +465,16 @@ static int target_nice(struct remo_node *node, void *ctx) {
 }
 
 int main(int argc, char **argv) {
-    static const struct cluster_test tests[] = {
-        CLUSTER_TEST(gather, 2, .only_on = "ofi"),          CLUSTER_TEST(paused_target, 2, .only_on = "ofi"),
-        CLUSTER_TEST(many_links, NODES, .only_on = "ofi"),  CLUSTER_TEST(one_fails, 3, .only_on = "ofi"),
-        CLUSTER_TEST(connection_lost, 3, .only_on = "ofi"), CLUSTER_TEST(greeting_lost, 2, .only_on = "ofi"),
-        CLUSTER_TEST(target_nice, 2, .only_on = "ofi"),     {0}};
+    static const struct cluster_test tests[] = {CLUSTER_TEST(gather, 2, .only_on = "ofi"),
+                                                CLUSTER_TEST(paused_target, 2, .only_on = "ofi"),
+                                                CLUSTER_TEST(many_links, NODES, .only_on = "ofi"),
+                                                CLUSTER_TEST(one_fails, 3, .only_on = "ofi"),
+                                                CLUSTER_TEST(connection_lost, 3, .only_on = "ofi"),
+                                                CLUSTER_TEST(greeting_lost, 2, .only_on = "ofi"),
+                                                CLUSTER_TEST(target_nice, 2, .only_on = "ofi"),
+                                                CLUSTER_TEST(withheld, 2, .only_on = "ofi"),
+                                                CLUSTER_TEST(withheld_by_leaver, 2, .only_on = "ofi"),
+                                                {0}};
     errno = 0; /* nice returns the new value, which may be negative */
     if (nice(1) < 0 && errno != 0)
         return 1;
