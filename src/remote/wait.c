@@ -20,7 +20,7 @@
 #define POLL_GAP_NS (400 * REMO__NS_PER_US) /* between two polls of a program that computes between them */
 #define OWN_SLEEP_NS_MAX REMO__NS_PER_MS /* while operations are in flight: completions notify no doorbell */
 
-static _Thread_local bool is_last_check, sleeps_at_once;
+static _Thread_local bool is_last_check, is_extended, sleeps_at_once;
 static _Thread_local uint32_t checks_of_thread;
 static _Thread_local uint64_t polled_ns, served_ns;   /* last remo__poll_arrivals; the last with an effect */
 static _Thread_local struct remo__fabric *counted_by; /* whose waiting_threads includes this thread */
@@ -95,12 +95,18 @@ static int wait_awake(struct remo_node *node, int (*ready)(void *ctx), void *ctx
                       bool is_polling) {
     uint32_t spins = sleeps_at_once ? 0 : node->threads->spins;
     uint32_t checks = sleeps_at_once ? 0 : spins + CHECKS_BEFORE_SLEEP;
+    bool is_first = true;
     for (uint32_t i = 0;; i += i < checks) {
-        take_arrivals(node, i == 0);
+        take_arrivals(node, is_first);
+        is_first = false;
         drive(node);
+        is_extended = false;
         int rc = ready(ctx);
-        if (rc == 0 && i >= spins && deadline_ns != REMO_FOREVER && remo__now_ns() >= deadline_ns)
+        if (rc == 0 && (i >= spins || is_extended) && deadline_ns != REMO_FOREVER
+            && remo__now_ns() >= deadline_ns)
             return remo__fail_static(-ETIMEDOUT, "timed out: the condition of the wait was not met in time");
+        if (is_extended && checks > 0)
+            i = 0;
         if (rc == 0 && i == checks)
             rc = sleep_once(node, ready, ctx, deadline_ns, is_polling);
         if (rc != 0)
@@ -155,6 +161,12 @@ void remo__relax_awake(const struct remo_node *node, uint32_t count) {
         return;
     for (uint32_t i = 0; i < count; i++)
         remo__relax();
+#endif
+}
+
+void remo__wait_extend(void) {
+#ifndef REMO_SIM
+    is_extended = true;
 #endif
 }
 

@@ -78,6 +78,10 @@ static inline uint16_t remo__pause_learn(uint16_t pause, bool was_early) {
     return (uint16_t)remo__min(pause + REMO__PAUSE_UNIT / 2, REMO__PAUSE_MAX);
 }
 
+/* The condition that is being checked does not hold, but has had an effect: the wait stays awake as if it had
+ * just begun. */
+void remo__wait_extend(void);
+
 /* Let the waits of the calling thread sleep at once, from now on. A helper thread of the library calls this:
  * the thread for which it waits may need the processor on which it would spin. */
 void remo__wait_sleep_at_once(void);

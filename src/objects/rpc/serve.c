@@ -426,7 +426,9 @@ static int serve_and_check(void *ctx) {
         join_pollers(wait);
     bool found = remo__rpc_poll(wait->transport, wait->thread);
     int rc = wait->is_over(wait->ctx);
-    wait->has_served = rc == 0 && found && wait->spins > 0;
+    if (found && !wait->transport->mapped)
+        remo__wait_extend();
+    wait->has_served = rc == 0 && found && wait->transport->mapped && wait->spins > 0;
     return wait->has_served ? 1 : rc;
 }
 
