@@ -22,6 +22,7 @@
 #define WATCH_DOUBLINGS_MAX 2u           /* 4 ms between checks of endpoints */
 #define IDLE_CHECKS_MAX 16u              /* consecutive checks without need for help, before checks stop */
 #define SLICE_NS (100 * REMO__NS_PER_US) /* the shortest time slice that the kernel grants */
+#define TAKEN_OFTEN 4u /* calls of take_arrivals that have executed a request, during one lease */
 #define HELP_INTERVAL_NS (2 * REMO__NS_PER_MS) /* during leases */
 
 static bool serve_once(struct ofi_fabric *ofi) {
@@ -95,11 +96,13 @@ static void sleep_lease(struct ofi_target *target, uint64_t lease_ns) {
 }
 
 /* The end of a lease costs the polling thread 5 to 10 us: two switches, on the same processor, and a timer.
- * A thread that waits sleeps after a while, and then requests wait for the end of the lease. A thread that
- * polls does not sleep, so its leases may be longer. */
-static uint64_t next_lease_ns(struct ofi_fabric *ofi, uint64_t lease_ns) {
+ * A thread that waits sleeps after a while, and then requests wait for the end of the lease. So leases become
+ * longer only if a thread polls, or if waiting threads have just executed requests often. `taken`: how often,
+ * during the last lease. */
+static uint64_t next_lease_ns(struct ofi_fabric *ofi, uint64_t lease_ns, uint64_t taken) {
     bool is_polled = atomic_exchange(&ofi->base.arrivals_polled, false);
-    return is_polled ? remo__min(2 * lease_ns, REMO__OFI_LEASE_NS_MAX) : REMO__OFI_LEASE_NS;
+    bool is_awaited = taken >= TAKEN_OFTEN && atomic_load(&ofi->base.waiting_threads) > 0;
+    return is_polled || is_awaited ? remo__min(2 * lease_ns, REMO__OFI_LEASE_NS_MAX) : REMO__OFI_LEASE_NS;
 }
 
 /* Rest while waiting threads execute requests. */
@@ -112,7 +115,7 @@ static void rest(struct ofi_fabric *ofi) {
             help(ofi);
             slept_ns = 0;
         }
-        lease_ns = next_lease_ns(ofi, lease_ns);
+        lease_ns = next_lease_ns(ofi, lease_ns, atomic_load(&ofi->base.arrivals_taken) - seen);
     } while (remo__ofi_arrivals_renew(ofi, &seen) && !atomic_load(&ofi->target.stop));
 }
 
