@@ -40,10 +40,10 @@ static bool rest(const struct remo_node *node, struct rest *rest) {
 #else
 /* Return the time of the next rest. Each rest interrupts a thread of this processor, so rests become longer
  * while other threads receive often. If a message has waited for the end of a long rest, perhaps the others
- * receive no more: the next rest is short, and shows it. On networks threads that poll need the immediates
- * that this thread delivers, so rests stay short there. */
+ * receive no more: the next rest is short, and shows it. On networks threads that poll may need immediates
+ * that this thread delivers: rests stay short there while any is needed. */
 static uint64_t next_rest_ns(struct rest *rest, uint32_t received, bool is_mapped) {
-    if (received < RECEIVED_OFTEN || !is_mapped)
+    if (received < RECEIVED_OFTEN || (!is_mapped && rest->needed > 0))
         rest->busy = 0;
     else if (rest->busy < BUSY_RESTS_MAX)
         rest->busy++;

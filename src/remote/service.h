@@ -15,7 +15,7 @@ void remo__service_stop(struct remo__service *service);
 
 /* The caller, not the service thread, has received what peers had sent to this node. While threads do so, the
  * service thread rests for REMO__SERVICE_REST_NS at a time, so that no peer has to wake it; up to 8 times as
- * long on mapped memory, while they receive often. */
+ * long while they receive often. */
 static inline void remo__service_relieve(struct remo_node *node) {
     _Atomic uint32_t *relieved = &node->threads->relieved; /* of concurrent increments one may be lost */
     atomic_store_explicit(relieved, atomic_load_explicit(relieved, memory_order_relaxed) + 1,

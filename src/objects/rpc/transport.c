@@ -21,6 +21,7 @@ static void note_woken(struct remo__rpc_transport *transport, uint32_t node) {
 static void on_immediate(void *ctx, uint32_t node, uint32_t value) {
     struct remo__rpc_transport *transport = ctx;
     char *state = transport->state->own;
+    bool is_marked = true; /* the bits may show a poller what has arrived */
     /* These changes precede the load of the pollers: a poller that leaves polls again after it has left. */
     if (transport->mapped)
         note_woken(transport, node);
@@ -28,11 +29,13 @@ static void on_immediate(void *ctx, uint32_t node, uint32_t value) {
         (void)remo__rpc_set_bit(state, REMO__RPC_AT_ENDED, value - 1);
     else if (transport->size > REMO__RPC_DIRECT_NODES)
         (void)remo__rpc_set_bit(state, REMO__RPC_AT_PENDING, node);
+    else
+        is_marked = false;
     remo__mapped_fence_after_atomic();
     struct remo__thread *thread = remo__thread(transport->node);
     bool has_pollers = remo__rpc_has_pollers(transport);
     bool found = thread && !has_pollers && remo__rpc_poll_all(transport, thread);
-    if (transport->mapped && !found) /* otherwise the bits may show a poller what has arrived */
+    if (!found && (transport->mapped || !is_marked))
         remo__service_count_needless(transport->node);
     if (!thread && !has_pollers)
         remo__log(&transport->node->log, REMO_LOG_ERROR, "cannot serve the requests of node %u: %s", node,
