@@ -249,7 +249,7 @@ static struct remo__kv_record mark_deleted(struct kv_state *s, uint64_t key) {
 
 static void insert_here(struct kv_state *s, uint64_t key) {
     uint64_t value[VALUE_WORDS] = {0};
-    int rc = remo_kv_insert(s->kvs[0], &key, sizeof key, value, sizeof value);
+    int rc = remo_kv_insert(s->kvs[0], &key, sizeof key, value, s->words * 8);
     sim_require(rc == 0, "insert key %llu: %d (%s)", (unsigned long long)key, rc, remo_last_error());
 }
 
@@ -363,3 +363,106 @@ const struct sim_case sim_case_kv_lost = {.object = "kv",
                                           .close = sim_kv_close,
                                           .body = lost_body,
                                           .has_own_fault = true};
+
+/* Node 1 deletes a key of node 0. Its record reaches node 0, which uses the slot again, but not node 2.
+ * Node 2 finds the stale entry in a search for a key of another line. It keeps the entry while the record may
+ * be in flight. After node 1 has departed, node 2 removes the entry, and still finds all keys of both lines.
+ * All fingerprints are equal. */
+#define STALE_LINE 2u                            /* of the deleted key */
+#define FULL_LINE 1u                             /* of the other keys: one of them is in the line after it */
+#define FULL_ENTRIES (REMO__KV_LINE_ENTRIES - 1) /* in the full line, with another fingerprint */
+
+static void open_stale(void *state, struct remo_node *node, uint32_t rank) {
+    struct kv_state *s = state;
+    sim_kv_open(state, node, rank, 6, 1);
+    struct remo_kv *kv = s->kvs[rank];
+    remo__kv_set_hash_mask(kv, ~UINT64_C(0xffff));
+    uint64_t hash = UINT64_MAX / kv->index.lines_count * FULL_LINE + 0x10000;
+    (void)remo__mutex_lock(kv->node, &kv->index_mutex, FOREVER);
+    for (uint32_t i = 0; i < FULL_ENTRIES && rank == 2; i++)
+        sim_require(remo__kv_index_line_of(&kv->index, hash) == FULL_LINE
+                        && remo__kv_index_add(&kv->index, hash, remo__kv_entry_make(2, 2, 0, i)) == 0,
+                    "fill the line");
+    remo__mutex_unlock(kv->node, &kv->index_mutex);
+}
+
+/* Return the n-th key, from 0, whose entry belongs into the line, and whose lock has node 0 as its home. */
+static uint64_t key_of_line(const struct remo_kv *kv, uint32_t line, uint32_t n) {
+    for (uint64_t key = 1;; key++) {
+        uint64_t hash = remo__kv_hash(&key, sizeof key);
+        if (remo__kv_index_line_of(&kv->index, remo__kv_index_hash(kv, hash)) == line
+            && remo_lock_home(kv->locks, remo__kv_stripe_of(kv, hash)) == 0 && n-- == 0)
+            return key;
+    }
+}
+
+/* Delete the key; only node 0 receives the record. */
+static void delete_in_part(struct kv_state *s, uint64_t key) {
+    const struct remo__kv_record record = mark_deleted(s, key);
+    struct remo_rpc_op call = {.node = 0, .number = 0, .request = &record, .request_bytes = sizeof record};
+    int rc = remo__rpc_start_leaf(s->kvs[1]->trackers, &call);
+    sim_require(rc == 0 && remo_rpc_wait(&call) == 0, "send the record: %d (%s)", rc, remo_last_error());
+    s->deleted = true;
+}
+
+/* Search for an absent key under its lock. Afterwards the index of node 2 has `count` entries for keys. */
+static void search_stale(struct kv_state *s, uint32_t count) {
+    const struct remo_kv *kv = s->kvs[2];
+    uint64_t value, absent = key_of_line(kv, FULL_LINE, 2);
+    int rc = remo_kv_delete(s->kvs[2], &absent, sizeof absent);
+    sim_require(rc == -ENOENT, "delete an absent key: %d (%s)", rc, remo_last_error());
+    sim_require(remo_kv_count(kv) == FULL_ENTRIES + count, "%llu entries, of which %u are for no key",
+                (unsigned long long)remo_kv_count(kv), FULL_ENTRIES);
+    for (uint32_t i = 0; i < 3; i++) {
+        uint64_t key = i < 2 ? key_of_line(kv, FULL_LINE, i) : key_of_line(kv, STALE_LINE, 1);
+        rc = remo_kv_get(s->kvs[2], &key, sizeof key, &value, sizeof value, NULL);
+        sim_require(rc == 0, "get key %u: %d (%s)", i, rc, remo_last_error());
+    }
+}
+
+static bool has_departed(void *ctx) {
+    return remo_channel_peer(remo_kv_channel(((const struct kv_state *)ctx)->kvs[2]), 1)
+           > REMO_CHANNEL_CONNECTED;
+}
+
+static void insert_stale(struct kv_state *s) {
+    const struct remo_kv *kv = s->kvs[0];
+    insert_here(s, key_of_line(kv, STALE_LINE, 0));
+    for (uint32_t i = 0; i < 2; i++)
+        insert_here(s, key_of_line(kv, FULL_LINE, i));
+    s->there = true;
+    sim_until(sim_kv_is_deleted, s, "wait until the record is applied");
+    insert_here(s, key_of_line(kv, STALE_LINE, 1)); /* into the slot of the deleted key */
+    s->has_tried = true;
+}
+
+static void stale_body(void *state, uint32_t rank, uint32_t thread) {
+    struct kv_state *s = state;
+    (void)thread;
+    if (rank == 0) {
+        insert_stale(s);
+    } else if (rank == 1) {
+        sim_until(sim_kv_is_there, s, "wait for the keys");
+        delete_in_part(s, key_of_line(s->kvs[1], STALE_LINE, 0));
+        sim_until(has_ended, s, "wait for the search");
+        remo_kv_close(s->kvs[1]);
+        s->kvs[1] = NULL;
+    } else {
+        sim_until(is_second, s, "wait until the slot is used again");
+        search_stale(s, 4);
+        s->has_ended = true;
+        sim_until(has_departed, s, "wait until the node that has deleted the key has departed");
+        search_stale(s, 3);
+    }
+}
+
+const struct sim_case sim_case_kv_stale = {.object = "kv",
+                                           .name = "stale",
+                                           .about = "an entry whose removal was lost, of a slot in use",
+                                           .nodes = 3,
+                                           .threads = 1,
+                                           .state_bytes = sizeof(struct kv_state),
+                                           .open = open_stale,
+                                           .close = sim_kv_close,
+                                           .body = stale_body,
+                                           .has_own_fault = true};
