@@ -111,9 +111,12 @@ REMO_API int remo_kv_open(struct remo_channel *parent, const char *name,
                           const struct remo_kv_options *options, struct remo_kv **ret_kv);
 /* Close the map. First complete all operations of this node. Keys with a slot on this node are
  * lost. NULL has no effect. Waits until all messages of this node are in the rings of the peers
- * (rpc.h), for op_timeout_ns at most. If a delete has found no free message, and its record has not
- * been sent since, peers keep a stale entry: one more read in each search for the key. A peer keeps
- * the entry until it changes the key, or until the node of the slot frees the slot. */
+ * (rpc.h), for op_timeout_ns at most. A node that pauses keeps at most 16 calls of all maps together
+ * (Failure, above); further messages have no room. So while a node pauses, the close of each map
+ * with such a message takes op_timeout_ns, and a thread that closes several maps waits as often. If
+ * a delete has found no free message, and its record has not been sent since, peers keep a stale
+ * entry: one more read in each search for the key. A peer keeps the entry until it changes the key,
+ * or until the node of the slot frees the slot. */
 REMO_API void remo_kv_close(struct remo_kv *kv);
 REMO_API struct remo_channel *remo_kv_channel(struct remo_kv *kv);
 
