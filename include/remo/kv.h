@@ -10,7 +10,7 @@
  *          for acknowledgements or for a free message, and in remo_kv_close. Such a thread runs the
  *          SHORT handlers and `done` functions of all services of the node. It must hold no lock
  *          that one of these functions acquires. Callbacks of the node's service thread may then
- *          run up to 1 ms later.
+ *          run up to 1 ms later, on networks up to 2 ms.
  * Layout:  slot = {u64 generation|key length|state, key, copy, copy}, copy = {u64 checksum, u64
  *          version|length, value}. Key and values have their maximum length; a slot is rounded up
  *          to cache lines. Keys and values of 8 bytes fit one line. The newer copy is the value. An

@@ -50,7 +50,8 @@
  *          remo_rpc_serve or another function of rpc.h that waits, or that call remo_rpc_test. Such a thread
  *          polls for a short time, then sleeps. If none is awake, the service thread of the node runs the
  *          handlers, after a wake-up.
- *          If other threads of the node have just run handlers, a request waits up to 1 ms for this.
+ *          If other threads of the node have just run handlers, a request waits up to 1 ms for this, on
+ *          networks up to 2 ms.
  *          If calls are frequent and latency matters, let a thread call remo_rpc_serve: for long, or with
  *          a timeout of 0 beside each piece of other work, as the calls of tree.h, structure.h and tx.h do
  *          and, on shared memory, the changes of kv.h (kv.h, Model). Waits of other objects run no handler.

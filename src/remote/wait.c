@@ -80,9 +80,10 @@ static int sleep_once(struct remo_node *node, int (*ready)(void *ctx), void *ctx
     remo__doorbell_add_sleeper(bell); /* a notifier reads the count, or `ready` finds the change */
     drive(node);                      /* before the check: a completion notifies no doorbell */
     is_last_check = true;
+    is_extended = false;
     int rc = ready(ctx);
     is_last_check = was_last_check; /* `ready` of another wait may contain this one */
-    if (rc == 0) {
+    if (rc == 0 && !is_extended) {
         atomic_fetch_sub(&node->fabric->waiting_threads, 1);
         sleep_until_change(node, seen, remo__remaining_ns(deadline_ns), is_polling);
         atomic_fetch_add(&node->fabric->waiting_threads, 1);
@@ -105,10 +106,10 @@ static int wait_awake(struct remo_node *node, int (*ready)(void *ctx), void *ctx
         if (rc == 0 && (i >= spins || is_extended) && deadline_ns != REMO_FOREVER
             && remo__now_ns() >= deadline_ns)
             return remo__fail_static(-ETIMEDOUT, "timed out: the condition of the wait was not met in time");
+        if (rc == 0 && i == checks && !is_extended)
+            rc = sleep_once(node, ready, ctx, deadline_ns, is_polling);
         if (is_extended && checks > 0)
             i = 0;
-        if (rc == 0 && i == checks)
-            rc = sleep_once(node, ready, ctx, deadline_ns, is_polling);
         if (rc != 0)
             return rc < 0 ? rc : 0;
         if (i < spins)

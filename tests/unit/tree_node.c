@@ -69,6 +69,31 @@ static void test_fences(void **state) {
     assert_int_equal(remo__tree_node_free(node, BYTES), BYTES - sizeof(struct tree_header));
 }
 
+/* Return the mean number of the keys in a leaf whose fingerprint is that of one of them, including it. */
+static double keys_per_fingerprint(uint64_t distance, bool is_big_endian) {
+    enum { LEAF_KEYS = 128 };
+    uint32_t keys[256] = {0}, pairs = 0;
+    for (uint64_t i = 0; i < LEAF_KEYS; i++) {
+        uint64_t number = UINT64_C(1700000000000000000) + i * distance;
+        uint64_t word = is_big_endian ? __builtin_bswap64(number) : number;
+        keys[remo__tree_fingerprint((struct tree_bytes){&word, sizeof word})]++;
+    }
+    for (uint32_t i = 0; i < 256; i++)
+        pairs += keys[i] * keys[i];
+    return (double)pairs / LEAF_KEYS;
+}
+
+/* Random fingerprints would give 1.5. */
+static void test_fingerprints(void **state) {
+    const uint64_t distances[] = {1,           2,    8,     10,       16,        256,
+                                  1000,        1024, 10946, 1000000,  100000000, 1000000000,
+                                  60000000000, 4096, 65536, 10000000, 24,        102334155};
+    (void)state;
+    for (uint32_t i = 0; i < sizeof distances / sizeof distances[0]; i++)
+        for (int big = 0; big < 2; big++)
+            assert_true(keys_per_fingerprint(distances[i], big) < 3);
+}
+
 /* An unused node has zeros, and is not valid. */
 static void test_unused(void **state) {
     unsigned char node[BYTES] = {0};
@@ -536,12 +561,12 @@ static void test_inner(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_compare),     cmocka_unit_test(test_fences),
-        cmocka_unit_test(test_unused),      cmocka_unit_test(test_changes),
-        cmocka_unit_test(test_full_mixed),  cmocka_unit_test(test_full_compact),
-        cmocka_unit_test(test_forms),       cmocka_unit_test(test_split_compact),
-        cmocka_unit_test(test_split_twice), cmocka_unit_test(test_damaged_compact),
-        cmocka_unit_test(test_inner),
+        cmocka_unit_test(test_compare),         cmocka_unit_test(test_fences),
+        cmocka_unit_test(test_fingerprints),    cmocka_unit_test(test_unused),
+        cmocka_unit_test(test_changes),         cmocka_unit_test(test_full_mixed),
+        cmocka_unit_test(test_full_compact),    cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_split_compact),   cmocka_unit_test(test_split_twice),
+        cmocka_unit_test(test_damaged_compact), cmocka_unit_test(test_inner),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

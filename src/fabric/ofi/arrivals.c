@@ -53,13 +53,15 @@ static void count_taken(struct ofi_fabric *ofi, uint64_t now, uint64_t since_ns)
 void remo__ofi_take_arrivals(struct remo__fabric *fabric, bool is_first) {
     struct ofi_fabric *ofi = ofi_of(fabric);
     struct ofi_target *target = &ofi->target;
-    if (pthread_mutex_trylock(&target->lock) != 0)
+    if (atomic_load(&fabric->is_leaving))
+        pthread_mutex_lock(&target->lock); /* what another thread withholds must be sent */
+    else if (pthread_mutex_trylock(&target->lock) != 0)
         return;
     uint64_t now = remo__now_ns();
     uint64_t taken_ns = atomic_exchange(&target->taken_ns, now);
     uint64_t since_ns = now > taken_ns ? now - taken_ns : 0; /* a lease may have begun since `now` */
     bool is_left = atomic_load(&fabric->leaves_arrivals), has_events;
-    bool withholds = !atomic_load_explicit(&fabric->is_leaving, memory_order_relaxed);
+    bool withholds = !atomic_load(&fabric->is_leaving);
     bool has_executed = remo__ofi_target_serve(ofi, withholds ? now : REMO__OFI_AT_ONCE, &has_events);
     if (!is_left && (has_executed || has_events || target->stalled))
         begin_lease(ofi, now);

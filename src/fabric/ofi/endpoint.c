@@ -67,11 +67,18 @@ static void links_offer(struct ofi_endpoint *endpoint) {
     }
 }
 
-/* A poll costs system calls. Polls are rare while only answers are missing that targets may withhold. */
-static bool is_due(struct ofi_endpoint *endpoint) {
+/* Return whether an operation is missing besides answers that targets may withhold. */
+static bool is_awaited(const struct ofi_endpoint *endpoint) {
     for (uint32_t i = 0; i < endpoint->active_count; i++)
         if (!remo__ofi_link_is_unawaited(endpoint->active[i]))
             return true;
+    return false;
+}
+
+/* A poll costs system calls. Polls are rare while only withheld answers are missing. */
+static bool is_due(struct ofi_endpoint *endpoint) {
+    if (is_awaited(endpoint))
+        return true;
     uint64_t now = remo__now_ns();
     if (now - endpoint->polled_ns < UNAWAITED_POLL_NS)
         return false;
@@ -330,17 +337,19 @@ int remo__ofi_poll(struct remo__endpoint *public, struct remo__completion *done,
 }
 
 /* Sleep for increasing times and not on a descriptor, which would add 1 us to each completion. A thread that
- * sleeps here has polled for a long time already. */
+ * sleeps here has polled for a long time already. It does not sleep on its doorbell: so sleeps stay short
+ * while only withheld answers are missing, because it probably waits for something else. */
 void remo__ofi_wait(struct remo__endpoint *public, uint64_t timeout_ns) {
     struct ofi_endpoint *endpoint = endpoint_of(public);
     endpoint_acquire(endpoint);
     gathered_push(endpoint);
     bool done = endpoint->done.count > 0, active = endpoint->active_count > 0;
+    bool awaited = is_awaited(endpoint);
     endpoint_release(endpoint);
     if (done)
         return;
-    uint64_t sleep_ns = active ? SLEEP_NS_MIN << endpoint->sleeps : REMO__NS_PER_S;
-    if (active && endpoint->sleeps < SLEEP_DOUBLINGS_MAX)
+    uint64_t sleep_ns = active ? SLEEP_NS_MIN << (awaited ? endpoint->sleeps : 0) : REMO__NS_PER_S;
+    if (awaited && endpoint->sleeps < SLEEP_DOUBLINGS_MAX)
         endpoint->sleeps++;
     sleep_ns = remo__min(sleep_ns, timeout_ns);
     struct timespec timeout = {.tv_sec = (time_t)(sleep_ns / REMO__NS_PER_S),

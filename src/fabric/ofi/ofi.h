@@ -39,7 +39,7 @@
 #define REMO__OFI_NONE UINT16_MAX     /* no slot */
 #define REMO__OFI_AT_ONCE UINT64_MAX  /* no time: send answers at once */
 #define REMO__OFI_LEASE_NS 100000     /* of one rest of the target thread, which may be renewed */
-#define REMO__OFI_LEASE_NS_MAX 400000 /* of one that is renewed, if a thread that polls has begun it */
+#define REMO__OFI_LEASE_NS_MAX 400000 /* of one that is renewed: see next_lease_ns */
 
 static_assert(REMO__OFI_FLIGHTS_MAX >= REMO__OFI_DEPTH + REMO__OFI_WINDOW,
               "each message continues at most one operation");

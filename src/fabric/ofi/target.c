@@ -1,8 +1,8 @@
 /* target.c - the target: accepts offers, and executes requests of peers.
  *
- * It executes the requests of an inbound in order, and answers one before the next. A thread that holds
- * target.lock may call it: the target thread (ofi/thread.c), or a thread that waits (ofi/arrivals.c).
- * docs/internals/ofi.md describes the protocol. */
+ * It executes the requests of an inbound in order. It answers one before the next, or withholds the answer. A
+ * thread that holds target.lock may call it: the target thread (ofi/thread.c), or a thread that waits
+ * (ofi/arrivals.c). docs/internals/ofi.md describes the protocol. */
 #include <errno.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
@@ -207,12 +207,15 @@ static void request_end(struct ofi_fabric *ofi, struct ofi_inbound *inbound, uin
         requests_answer(ofi, inbound);
 }
 
-/* No request has arrived: send the withheld answer if it is due. */
-static void withheld_send(struct ofi_fabric *ofi, struct ofi_inbound *inbound, uint64_t now) {
-    if (inbound->withheld > 0
-        && (now == REMO__OFI_AT_ONCE || inbound->withheld >= WITHHELD_ENOUGH
-            || now - inbound->withheld_ns >= WITHHELD_NS))
-        requests_answer(ofi, inbound);
+/* No request has arrived: send the withheld answer if it is due. Returns whether it was sent at once: then
+ * the port has a write in flight. */
+static bool withheld_send(struct ofi_fabric *ofi, struct ofi_inbound *inbound, uint64_t now) {
+    bool at_once = now == REMO__OFI_AT_ONCE;
+    if (inbound->withheld == 0
+        || (!at_once && inbound->withheld < WITHHELD_ENOUGH && now - inbound->withheld_ns < WITHHELD_NS))
+        return false;
+    requests_answer(ofi, inbound);
+    return at_once;
 }
 
 static void inbound_execute(struct ofi_fabric *ofi, struct ofi_inbound *inbound, uint64_t now) {
@@ -230,7 +233,8 @@ static void inbound_execute(struct ofi_fabric *ofi, struct ofi_inbound *inbound,
     }
 }
 
-/* Serve one inbound. Returns true if a request was executed, or an unsent answer is sent. */
+/* Serve one inbound. Returns true if a request was executed, or an answer was sent that was unsent or
+ * withheld. */
 static bool inbound_serve(struct ofi_fabric *ofi, struct ofi_inbound *inbound, uint64_t now) {
     if (inbound->is_broken)
         return false;
@@ -241,10 +245,8 @@ static bool inbound_serve(struct ofi_fabric *ofi, struct ofi_inbound *inbound, u
         struct remo__ofi_head head;
         size_t bytes;
         if (!remo__ofi_arrived(request, inbound->next, inbound->next, inbound->seed, ofi->net.stream,
-                               &inbound->placed, &head, &bytes)) {
-            withheld_send(ofi, inbound, now);
-            return false;
-        }
+                               &inbound->placed, &head, &bytes))
+            return withheld_send(ofi, inbound, now);
         uint8_t *answer =
             inbound->block.memory + ANSWERS_AT + remo__ofi_slot_at(inbound->next - inbound->withheld);
         remo__ofi_run_start(&inbound->run, request, bytes, head.count, answer, inbound->withheld_records);

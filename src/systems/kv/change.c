@@ -262,8 +262,8 @@ static void set_own_state(struct remo_kv *kv, uint64_t entry, enum remo__kv_stat
 }
 
 /* Restore the generation in the entries of the slot, whose insert was not sent: a record that removes an
- * earlier entry is perhaps deferred. The generation in the head stays unique, so the seal of this insert's
- * copy is not valid again. "Size of the index" in docs/internals/kv.md. */
+ * earlier entry is perhaps deferred. The generation in the head does not repeat within 2^22 such inserts, so
+ * the seal of this insert's copy is not valid again. "Size of the index" in docs/internals/kv.md. */
 static void restore_generation(struct remo_kv *kv, uint64_t entry) {
     char *slot = kv->own + remo__kv_slot_at(kv, remo__kv_entry_slot(entry));
     uint32_t generation = remo__kv_head_generation(remo__load(slot)) + REMO__KV_GENERATION_MASK;

@@ -119,7 +119,8 @@ static bool has_departed_participant(const struct remo_kv *kv) {
 static void drop_if_stale(struct remo_kv *kv, const struct remo__kv_key *key, uint64_t entry,
                           const char *slot, uint64_t head) {
     bool is_same_generation =
-        (remo__kv_head_generation(head) & REMO__KV_GENERATION_MASK) == remo__kv_entry_generation(entry);
+        (remo__kv_head_generation(head) & REMO__KV_GENERATION_MASK) == remo__kv_entry_generation(entry)
+        && remo__kv_head_key_bytes(head) != 0; /* 0: after an insert that was not sent */
     if (is_same_generation && remo__kv_head_state(head) != REMO__KV_DELETED)
         return;
     if (remo__kv_entry_node(entry) == kv->rank && is_same_generation) {

@@ -108,7 +108,7 @@ static inline bool remo__tree_is_equal(struct tree_bytes a, struct tree_bytes b)
     if (a.bytes != b.bytes)
         return false;
     return a.bytes == 8 ? remo__tree_load64(a.data) == remo__tree_load64(b.data)
-                        : memcmp(a.data, b.data, a.bytes) == 0;
+                        : a.bytes == 0 || memcmp(a.data, b.data, a.bytes) == 0;
 }
 
 /* Compare keys whose first 8 bytes are equal, or of which one is shorter. */
@@ -147,8 +147,11 @@ bool remo__tree_node_covers(const void *node, uint32_t bytes, struct tree_bytes 
 /* Return the fingerprint of a key; of 8 bytes, without a call. */
 uint8_t remo__tree_fingerprint_long(struct tree_bytes key);
 static inline uint8_t remo__tree_fingerprint(struct tree_bytes key) {
-    return key.bytes == 8 ? (uint8_t)(remo__tree_load64(key.data) * UINT64_C(0x9e3779b97f4a7c15) >> 56)
-                          : remo__tree_fingerprint_long(key);
+    if (key.bytes != 8)
+        return remo__tree_fingerprint_long(key);
+    unsigned __int128 product = remo__tree_load64(key.data) ^ UINT64_C(0xbe4ba423396cfeb8);
+    product *= UINT64_C(0x9e3779b97f4a7c15);
+    return (uint8_t)(product >> 64 ^ product); /* the high and the low bits: keys at equal distances differ */
 }
 
 static inline uint32_t remo__tree_load16(const void *node, uint32_t offset) {

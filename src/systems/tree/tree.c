@@ -98,10 +98,13 @@ static int set_boundaries(struct remo_tree *tree, const struct remo_tree_key *bo
     return 0;
 }
 
-/* Return a hash of the options that the type of the channel does not list. */
+/* Of the nodes. A change of it prevents that nodes of different builds share a tree. */
+#define FORMAT UINT64_C(2)
+
+/* Return a hash of the format, and of the options that the type of the channel does not list. */
 static uint32_t hash_options(const struct remo_tree *tree, const struct remo_tree_options *options) {
-    uint64_t hash =
-        XXH3_64bits_withSeed(tree->owners, tree->owner_count * sizeof tree->owners[0], options->retain);
+    uint64_t hash = XXH3_64bits_withSeed(tree->owners, tree->owner_count * sizeof tree->owners[0],
+                                         options->retain ^ FORMAT << 56);
     for (uint32_t i = 0; i + 1 < tree->owner_count; i++)
         hash = XXH3_64bits_withSeed(tree->boundaries[i].data, tree->boundaries[i].bytes,
                                     hash + tree->boundaries[i].bytes);

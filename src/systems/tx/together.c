@@ -42,13 +42,13 @@ struct calls {
     uint32_t count;
     size_t bytes;
     struct remo__tx_item *items[CALLS_MAX];
-    bool is_started[CALLS_MAX];
     struct remo_rpc_op calls[CALLS_MAX];
     char data[REMO__TX_TOGETHER_BYTES];
 };
 
 /* Let the owner of one item look it up, and wait. */
-static int find_alone(struct remo_tx *tx, struct remo__tx_item *item, remo__tx_end_fn *end, void *ctx) {
+static __attribute__((noinline)) int find_alone(struct remo_tx *tx, struct remo__tx_item *item,
+                                                remo__tx_end_fn *end, void *ctx) {
     char value[REMO_ITEM_BYTES_MAX];
     struct remo__tx_found found = {.value = value};
     found.rc = remo__structure_find_by_owner(tx->space->structures[item->structure], item->owner, &item->key,
@@ -56,8 +56,9 @@ static int find_alone(struct remo_tx *tx, struct remo__tx_item *item, remo__tx_e
     return end(tx, item, &found, ctx);
 }
 
-/* Start calls for items of the set `left`, and remove these from it. */
-static void start_calls(struct remo_tx *tx, struct calls *calls, uint64_t *left) {
+/* Start calls for items of the set `left`, and remove these from it. Items whose calls cannot start move to
+ * the set `alone`. */
+static void start_calls(struct remo_tx *tx, struct calls *calls, uint64_t *left, uint64_t *alone) {
     calls->count = 0;
     calls->bytes = 0;
     while (*left != 0 && calls->count < CALLS_MAX) {
@@ -66,64 +67,72 @@ static void start_calls(struct remo_tx *tx, struct calls *calls, uint64_t *left)
         size_t bytes = remo__align_up(remo__lookup_call_bytes(structure, &item->key), 8);
         if (bytes > sizeof calls->data - calls->bytes)
             return;
-        *left &= *left - 1;
-        calls->items[calls->count] = item;
-        calls->is_started[calls->count] =
-            remo__lookup_call_start(structure, item->owner, &item->key, calls->data + calls->bytes,
+        uint64_t bit = *left & -*left;
+        *left &= ~bit;
+        if (remo__lookup_call_start(structure, item->owner, &item->key, calls->data + calls->bytes,
                                     &calls->calls[calls->count])
-            == 0;
-        calls->count++;
+            != 0) {
+            *alone |= bit;
+            continue;
+        }
+        calls->items[calls->count++] = item;
         calls->bytes += bytes;
     }
 }
 
 static int await_calls(struct calls *calls) {
     struct remo_rpc_op *started[CALLS_MAX];
-    uint32_t count = 0;
     for (uint32_t i = 0; i < calls->count; i++)
-        if (calls->is_started[i])
-            started[count++] = &calls->calls[i];
-    int rc = remo_rpc_wait_all(started, count);
-    for (uint32_t i = 0; i < count && rc != 0; i++)
+        started[i] = &calls->calls[i];
+    int rc = remo_rpc_wait_all(started, calls->count);
+    for (uint32_t i = 0; i < calls->count && rc != 0; i++)
         remo_rpc_cancel(started[i]); /* the wait was refused */
     return rc;
 }
 
-/* A call that could not be started is made alone: it waits until it can, or returns the error. */
 static int end_call(struct remo_tx *tx, struct calls *calls, uint32_t index, remo__tx_end_fn *end,
                     void *ctx) {
     struct remo__tx_item *item = calls->items[index];
     struct remo__tx_found found = {0};
-    if (!calls->is_started[index])
-        return find_alone(tx, item, end, ctx);
     found.rc = remo__lookup_call_end(tx->space->structures[item->structure], &item->key, &calls->calls[index],
                                      &found.value, &found.bytes, &found.evidence);
     return end(tx, item, &found, ctx);
 }
 
-static __attribute__((noinline)) int find_some(struct remo_tx *tx, uint64_t *left, remo__tx_end_fn *end,
-                                               void *ctx) {
+static __attribute__((noinline)) int find_some(struct remo_tx *tx, uint64_t *left, uint64_t *alone,
+                                               remo__tx_end_fn *end, void *ctx) {
     struct calls calls;
-    start_calls(tx, &calls, left);
+    start_calls(tx, &calls, left, alone);
     int rc = await_calls(&calls);
     for (uint32_t i = 0; i < calls.count && rc == 0; i++)
         rc = end_call(tx, &calls, i, end, ctx);
     return rc;
 }
 
+/* Return the items of a set that this node owns. */
+static uint64_t own_items(const struct remo_tx *tx, uint64_t set) {
+    uint64_t own = 0;
+    for (; set != 0; set &= set - 1)
+        if (tx->items[__builtin_ctzll(set)].owner == tx->space->node->rank)
+            own |= set & -set;
+    return own;
+}
+
+/* A call that could not be started is made alone: it waits until it can, or returns the error. So is each
+ * call in a SHORT handler: it returns -EDEADLK, and sends nothing. */
 int remo__tx_find_by_owners(struct remo_tx *tx, uint64_t set, remo__tx_end_fn *end, void *ctx) {
-    uint64_t remote = 0;
+    const struct remo__thread *thread = remo__thread(tx->space->node);
+    if (!thread)
+        return remo__last_code();
+    uint64_t alone = own_items(tx, set), left = set & ~alone;
     int rc = 0;
-    for (; set != 0 && rc == 0; set &= set - 1) {
-        struct remo__tx_item *item = &tx->items[__builtin_ctzll(set)];
-        if (item->owner == tx->space->node->rank)
-            rc = find_alone(tx, item, end, ctx);
-        else
-            remote |= set & -set;
+    if ((left & (left - 1)) == 0 || thread->handling) {
+        alone |= left;
+        left = 0;
     }
-    if (rc == 0 && remote != 0 && (remote & (remote - 1)) == 0)
-        return find_alone(tx, &tx->items[__builtin_ctzll(remote)], end, ctx);
-    while (remote != 0 && rc == 0)
-        rc = find_some(tx, &remote, end, ctx);
+    while (left != 0 && rc == 0)
+        rc = find_some(tx, &left, &alone, end, ctx);
+    for (; alone != 0 && rc == 0; alone &= alone - 1)
+        rc = find_alone(tx, &tx->items[__builtin_ctzll(alone)], end, ctx);
     return rc;
 }

@@ -61,7 +61,7 @@ static int share_one(struct remo_region *region, struct ofi_link *link, uint32_t
 }
 
 /* A thread computes before it polls: its next reads are sent when they are posted. The service thread may
- * poll in between, which has the same effect as the thread's poll, so one such round suffices. */
+ * poll in between, which has the same effect as the thread's poll, so one such call suffices. */
 static int sent_at_once(struct remo_region *region, struct ofi_link *link) {
     uint32_t early = 0;
     for (uint32_t round = 0; round < COMPUTING_ROUNDS_MAX && early != 2; round++) {
@@ -128,7 +128,7 @@ static int start_paused(struct remo_region *region, struct ofi_link *link, struc
 }
 
 /* While a request is in flight, reads share the next one if the thread polls soon. An atomic does not wait.
- * If the machine interrupts the thread, there are more requests, so one such round suffices. */
+ * If the machine interrupts the thread, there are more requests, so one such call suffices. */
 static int share_next(struct remo_region *region, struct ofi_link *link) {
     uint32_t reads = 0, all = 0;
     for (uint32_t round = 0; round < COMPUTING_ROUNDS_MAX && (reads != 1 || all != 2); round++) {
@@ -359,13 +359,14 @@ static int call(struct remo_rpc *rpc, uint32_t number) {
 
 /* While the server waits, it withholds answers, and one answers several requests. Without that at most two
  * requests are in flight. If the machine interrupts the server, its target thread answers each at once, so
- * one such round suffices. */
+ * one such call suffices. */
 static int answered_together(struct remo_node *node, struct remo_rpc *rpc) {
+    uint64_t deadline = cluster_now_ns() + 100 * SECOND;
     uint32_t most = 0;
     if (call(rpc, 0)) /* connects */
         return 1;
     const struct ofi_link *link = endpoint_of_thread(node)->links[1];
-    for (uint32_t round = 0; round < ROUNDS_MAX && most < 3; round++) {
+    while (most < 3 && cluster_now_ns() < deadline) {
         uint32_t before = link->answered;
         if (call(rpc, 0))
             return 1;

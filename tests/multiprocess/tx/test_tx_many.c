@@ -180,15 +180,39 @@ static int read_by_calls(struct place *place) {
     return expect_conflict(place, remo_tx_commit(place->tx), reader.keys[7], REMO_TX_APPEARED);
 }
 
+/* A SHORT handler must not wait: the function sends nothing. */
+static int read_in_handler(void *ctx, const struct remo_rpc_request *request) {
+    struct reader *reader = ctx;
+    struct cost before = cost_of(reader->place);
+    (void)request;
+    reader->rc = remo_tx_read_many(reader->place->tx, reader->lookups, MANY);
+    return cost_of(reader->place).writes == before.writes ? 0 : -EBADMSG;
+}
+
 static int many_calls(struct remo_node *node, void *ctx) {
     const struct remo_table_options options = {.lookups = REMO_TABLE_CALLS_ONLY};
     struct place place;
+    struct reader reader = {.place = &place};
+    const struct remo_rpc_handler handler = {1, read_in_handler, &reader, REMO_RPC_SHORT};
+    const struct remo_rpc_options service = {.handlers = &handler, .handler_count = 1};
+    struct remo_rpc *rpc;
     (void)ctx;
     CHECK(open_place(node, &options, &place) == 0);
+    CHECK_OK(remo_rpc_open(remo_node_root(node), "service", &service, &rpc));
     record_process(turns, remo_node_rank(node));
     CHECK_OK(cluster_meet());
-    if (remo_node_rank(node) == 0)
+    if (remo_node_rank(node) == 0) {
         CHECK(read_by_calls(&place) == 0);
+        for (uint32_t i = 0; i < MANY; i++)
+            reader.keys[i] = key_of(&place, 1, i);
+        set_lookups(&place, reader.keys, reader.values, reader.lookups);
+        CHECK_OK(remo_tx_begin(place.tx));
+        CHECK_OK(remo_rpc_call(rpc, 0, 1, NULL, 0, NULL, 0, NULL, LONG_TIME));
+        CHECK_EQUAL(reader.rc, -EDEADLK);
+        remo_tx_abort(place.tx);
+    }
+    CHECK_OK(cluster_meet());
+    remo_rpc_close(rpc);
     return close_place(&place);
 }
 
