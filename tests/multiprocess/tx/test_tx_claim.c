@@ -229,6 +229,20 @@ static int fail_claiming(void *ctx, struct remo_tx *tx) {
     return change_one(ctx, tx);
 }
 
+/* Let a claim have no time limit. Its entries are outside their groups meanwhile, because a request reads the
+ * limit under the mutex of one group only. */
+static void keep_claim(struct remo__tx_claim_set *set) {
+    for (uint32_t i = 0; i < set->count; i++)
+        remo__key_claim_remove(&set->entries[i]);
+    set->claim.ends_at_ns = UINT64_MAX;
+    for (uint32_t i = 0; i < set->count; i++) {
+        struct remo__structure_group *group = set->entries[i].group;
+        pthread_mutex_lock(&group->mutex);
+        remo__key_claim_add(&set->entries[i]);
+        pthread_mutex_unlock(&group->mutex);
+    }
+}
+
 /* At the owner: let the claims of node 0 have no time limit, so that only its failure ends them. Returns the
  * number of claims. */
 static uint32_t keep_claims(struct place *place) {
@@ -239,9 +253,7 @@ static uint32_t keep_claims(struct place *place) {
         struct remo__tx_claim_set *set = &peer->claims[i / 2].sets[i % 2];
         if (set->count == 0)
             continue;
-        pthread_mutex_lock(&set->entries[0].group->mutex);
-        set->claim.ends_at_ns = UINT64_MAX;
-        pthread_mutex_unlock(&set->entries[0].group->mutex);
+        keep_claim(set);
         claims++;
     }
     pthread_mutex_unlock(&peer->mutex);
