@@ -123,13 +123,14 @@ static int many_large(struct remo_node *node, void *ctx) {
 
 /* ---- calls ---- */
 
+#define NOT_READ 1
 #define TOGETHER 16u /* calls of one transaction that are in flight at the same time */
 
 struct reader {
     struct place *place;
     uint64_t keys[MANY], values[MANY];
     struct remo_tx_lookup lookups[MANY];
-    int rc;
+    _Atomic int rc; /* passes the reader to another thread and back */
 };
 
 static void *read_in_thread(void *ctx) {
@@ -183,10 +184,14 @@ static int read_by_calls(struct place *place) {
 /* A SHORT handler must not wait: the function sends nothing. */
 static int read_in_handler(void *ctx, const struct remo_rpc_request *request) {
     struct reader *reader = ctx;
-    struct cost before = cost_of(reader->place);
     (void)request;
-    reader->rc = remo_tx_read_many(reader->place->tx, reader->lookups, MANY);
-    return cost_of(reader->place).writes == before.writes ? 0 : -EBADMSG;
+    if (atomic_load(&reader->rc) != NOT_READ)
+        return -EALREADY;
+    struct cost before = cost_of(reader->place);
+    int rc = remo_tx_read_many(reader->place->tx, reader->lookups, MANY);
+    bool is_silent = cost_of(reader->place).writes == before.writes;
+    atomic_store(&reader->rc, rc);
+    return is_silent ? 0 : -EBADMSG;
 }
 
 static int many_calls(struct remo_node *node, void *ctx) {
@@ -207,6 +212,7 @@ static int many_calls(struct remo_node *node, void *ctx) {
             reader.keys[i] = key_of(&place, 1, i);
         set_lookups(&place, reader.keys, reader.values, reader.lookups);
         CHECK_OK(remo_tx_begin(place.tx));
+        atomic_store(&reader.rc, NOT_READ);
         CHECK_OK(remo_rpc_call(rpc, 0, 1, NULL, 0, NULL, 0, NULL, LONG_TIME));
         CHECK_EQUAL(reader.rc, -EDEADLK);
         remo_tx_abort(place.tx);
