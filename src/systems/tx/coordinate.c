@@ -133,9 +133,7 @@ void remo__tx_await_calls(struct remo__tx_commit *commit) {
     for (uint32_t i = commit->is_own; i < commit->count; i++)
         if (commit->participants[i].call.fate != REMO_RPC_NOT_SENT)
             calls[count++] = &commit->participants[i].call;
-    int rc = remo_rpc_wait_all(calls, count);
-    for (uint32_t i = 0; i < count && rc != 0; i++)
-        remo_rpc_cancel(calls[i]); /* the wait was refused */
+    (void)remo_rpc_wait_all(calls, count); /* not refused: see remo__tx_check_waits */
 }
 
 /* ---- PREPARE ---- */
