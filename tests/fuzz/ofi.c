@@ -1,6 +1,7 @@
 /* ofi.c - fuzzes messages that a peer writes into the rings of fabric ofi: requests to execute, and answers.
  * A request accesses only network memory and its answer; an answer accesses only the buffers of its
- * operations. Input: u8 0: a request, from its head on, without the check; 1: an answer. */
+ * operations. Input: u8 0: a request, from its head on, without the check; 1: an answer to a request; 2: an
+ * answer to several requests. */
 #include <assert.h>
 #include <stdlib.h>
 
@@ -54,8 +55,11 @@ static void request(const uint8_t *data, size_t bytes) {
     free(answer);
 }
 
-/* A read, a write and two atomics, in the state after their request was sent. */
-static void ops_send(struct ofi_endpoint *endpoint, struct ofi_link *link, char *local, uint8_t *message) {
+/* A read, a write and two atomics, in the state after their request was sent, or a request of each. Returns
+ * the number of requests. */
+static uint32_t ops_send(struct ofi_endpoint *endpoint, struct ofi_link *link, char *local, uint8_t *message,
+                         bool are_apart) {
+    uint32_t requests = 0;
     static const uint8_t kinds[OPS] = {REMO__OP_READ, REMO__OP_WRITE, REMO__OP_FETCH_ADD,
                                        REMO__OP_COMPARE_SWAP};
     static const uint64_t sizes[OPS] = {101, 16, 8, 8};
@@ -67,18 +71,20 @@ static void ops_send(struct ofi_endpoint *endpoint, struct ofi_link *link, char 
             (struct ofi_slot){.op = {.kind = kinds[i], .local = local + 128 * i, .size_bytes = sizes[i]},
                               .left_bytes = sizes[i]};
         remo__ofi_link_queue(link, i);
+        if (are_apart || i + 1 == OPS)
+            assert(remo__ofi_request_make(link, message, ++requests) > 0);
     }
-    assert(remo__ofi_request_make(link, message, 1) > 0);
+    return requests;
 }
 
-static void answer(const uint8_t *data, size_t bytes) {
+static void answer(const uint8_t *data, size_t bytes, bool are_apart) {
     struct ofi_endpoint *endpoint = calloc(1, sizeof *endpoint);
     struct ofi_link *link = calloc(1, sizeof *link);
     char local[128 * OPS];
     uint8_t *message = malloc(REMO__OFI_MESSAGE_BYTES);
     assert(endpoint && link && message);
     memset(local, 'l', sizeof local);
-    ops_send(endpoint, link, local, message);
+    uint32_t last = ops_send(endpoint, link, local, message, are_apart);
     struct remo__ofi_head head;
     bytes -= bytes % 8;
     if (bytes >= sizeof head && bytes <= REMO__OFI_MESSAGE_BYTES - 8) {
@@ -86,7 +92,7 @@ static void answer(const uint8_t *data, size_t bytes) {
         assert(copy);
         memcpy(copy, data, bytes);
         memcpy(&head, copy, sizeof head);
-        head.seq = 1; /* the caller has already checked that it is the expected one */
+        head.seq = last; /* the caller has already checked that such a request is in flight */
         if (remo__ofi_answer_take(link, copy, bytes, &head))
             assert(endpoint->done.count == OPS);
         assert(endpoint->done.count <= OPS);
@@ -101,10 +107,10 @@ static void answer(const uint8_t *data, size_t bytes) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
-    if (bytes > 0 && data[0] % 2 == 0)
+    if (bytes > 0 && data[0] % 3 == 0)
         request(data + 1, bytes - 1);
     else if (bytes > 0)
-        answer(data + 1, bytes - 1);
+        answer(data + 1, bytes - 1, data[0] % 3 == 2);
     return 0;
 }
 
@@ -150,8 +156,8 @@ static size_t seed_answer(uint8_t *out, bool failure) {
 }
 
 size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
-    if (n >= 4)
+    if (n >= 6)
         return 0;
-    ret_data[0] = n < 2 ? 0 : 1;
-    return 1 + (n < 2 ? seed_request(ret_data + 1, n == 1) : seed_answer(ret_data + 1, n == 3));
+    ret_data[0] = (uint8_t)(n / 2);
+    return 1 + (n < 2 ? seed_request(ret_data + 1, n == 1) : seed_answer(ret_data + 1, n % 2 == 1));
 }
