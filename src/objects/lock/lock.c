@@ -173,19 +173,76 @@ uint32_t remo_lock_home(const struct remo_lock *lock, uint32_t index) {
 
 /* ---- acquire, release ---- */
 
-static int fail_index(const struct remo_lock *lock, uint32_t index) {
+static __attribute__((noinline, cold)) int fail_index(const struct remo_lock *lock, uint32_t index) {
     if (!lock)
         return remo__fail(-EINVAL, "the lock is NULL; open it with remo_lock_open");
     return remo__fail(-EINVAL, "there is no lock %u in %s: give an index from 0 to %u", index,
                       remo_channel_name(lock->channel), lock->count - 1);
 }
 
-int remo_lock_acquire(struct remo_lock *lock, uint32_t index, uint64_t timeout_ns) {
-    if (remo__unlikely(!lock || index >= lock->count))
-        return fail_index(lock, index);
-    struct remo__thread *thread = remo__thread(lock->node);
-    if (remo__unlikely(!thread))
-        return remo__last_code();
+/* Return the address of the home word, or NULL if it is not mapped. */
+static inline char *mapped_word(const struct remo_lock *lock, const struct remo__lock_local *local) {
+    return (char *)(uintptr_t)remo__memory_mapped(lock->words, local->home, local->offset);
+}
+
+/* Add to a mapped home word, and return its old value. */
+static inline uint64_t add_mapped(const struct remo_lock *lock, struct remo__thread *thread, char *word,
+                                  uint64_t addend) {
+    uint64_t old = remo__mapped_fetch_add(word, addend);
+    struct remo_stats *stats = remo__channel_counters(lock->channel, thread);
+    remo__count(&stats->atomics, 1);
+    remo__count(&stats->bytes, sizeof old);
+    return old;
+}
+
+/* The functions out of line have the parameters of their callers. So a call of an acquire or release without
+ * contention is a jump, and the path without contention saves no register. */
+
+static __attribute__((noinline)) int acquire_in_turn(struct remo_lock *lock, uint32_t index,
+                                                     struct remo__thread *thread, uint64_t timeout_ns) {
+    return remo__lock_acquire_in_turn(lock, index, thread, remo__deadline(timeout_ns));
+}
+
+static __attribute__((noinline)) int use_ticket(struct remo_lock *lock, uint32_t index,
+                                                struct remo__thread *thread, uint64_t previous,
+                                                uint64_t drawn, uint64_t timeout_ns) {
+    return remo__lock_use_ticket(lock, index, thread, previous, drawn, remo__deadline(timeout_ns));
+}
+
+/* Hold the lock after a draw, or wait. */
+static inline __attribute__((always_inline)) int take_drawn(struct remo_lock *lock, uint32_t index,
+                                                            struct remo__thread *thread, uint64_t previous,
+                                                            uint64_t drawn, uint64_t timeout_ns) {
+    struct remo__lock_local *local = &lock->locals[index];
+    if (remo__unlikely(!remo__word_is_free(drawn) || remo__word_flags(drawn) != 0))
+        return use_ticket(lock, index, thread, previous, drawn, timeout_ns);
+    atomic_store_explicit(&local->owner, thread->holder, memory_order_relaxed);
+    local->handovers = 0;
+    local->waits_since_s = 0;
+    remo__lock_publish(
+        lock, local, remo__state_word(REMO__LOCK_HELD, remo__state_nonce(previous), remo__word_next(drawn)));
+    return 0;
+}
+
+/* Draw a ticket at a home that is not mapped. */
+static __attribute__((noinline)) int acquire_far(struct remo_lock *lock, uint32_t index,
+                                                 struct remo__thread *thread, uint64_t previous,
+                                                 uint64_t timeout_ns) {
+    struct remo__lock_local *local = &lock->locals[index];
+    struct remo__ref word;
+    uint64_t drawn;
+    if (remo__unlikely(!remo__memory_find_now(lock->words, thread, local->home, local->offset, &word)))
+        return remo__lock_join_queue(lock, index, thread, previous, remo__deadline(timeout_ns));
+    int rc = remo__fetch_add(word, REMO__LOCK_DRAW, &drawn, NULL);
+    if (remo__unlikely(rc != 0)) {
+        remo__lock_end(lock, index, rc, remo__state_nonce(previous), (uint32_t)previous);
+        return rc;
+    }
+    return take_drawn(lock, index, thread, previous, drawn, timeout_ns);
+}
+
+static inline __attribute__((always_inline)) int acquire(struct remo_lock *lock, uint32_t index,
+                                                         struct remo__thread *thread, uint64_t timeout_ns) {
     if (remo__unlikely(timeout_ns == 0))
         return remo__lock_try(lock, index, thread);
     struct remo__lock_local *local = &lock->locals[index];
@@ -194,23 +251,27 @@ int remo_lock_acquire(struct remo_lock *lock, uint32_t index, uint64_t timeout_n
             remo__state_kind(previous) != REMO__LOCK_FREE
             || atomic_load_explicit(&local->waiters, memory_order_relaxed) != 0
             || !atomic_compare_exchange_strong(&local->state, &previous, remo__state_busy(previous))))
-        return remo__lock_acquire_in_turn(lock, index, thread, remo__deadline(timeout_ns));
-    struct remo__ref word;
-    if (remo__unlikely(!remo__memory_find_now(lock->words, thread, local->home, local->offset, &word)))
-        return remo__lock_join_queue(lock, index, thread, previous, remo__deadline(timeout_ns));
-    int rc = remo__fetch_add(word, REMO__LOCK_DRAW, &drawn, NULL);
-    if (remo__unlikely(rc != 0)) {
-        remo__lock_end(lock, index, rc, remo__state_nonce(previous), (uint32_t)previous);
-        return rc;
-    }
-    if (remo__unlikely(!remo__word_is_free(drawn) || remo__word_flags(drawn) != 0))
-        return remo__lock_use_ticket(lock, index, thread, previous, drawn, remo__deadline(timeout_ns));
-    atomic_store_explicit(&local->owner, thread->holder, memory_order_relaxed);
-    local->handovers = 0;
-    local->waits_since_s = 0;
-    remo__lock_publish(
-        lock, local, remo__state_word(REMO__LOCK_HELD, remo__state_nonce(previous), remo__word_next(drawn)));
-    return 0;
+        return acquire_in_turn(lock, index, thread, timeout_ns);
+    char *word = mapped_word(lock, local);
+    if (remo__unlikely(!word))
+        return acquire_far(lock, index, thread, previous, timeout_ns);
+    drawn = add_mapped(lock, thread, word, REMO__LOCK_DRAW);
+    return take_drawn(lock, index, thread, previous, drawn, timeout_ns);
+}
+
+/* The first call of a thread attaches it. */
+static __attribute__((noinline, cold)) int attach_and_acquire(struct remo_lock *lock, uint32_t index,
+                                                              uint64_t timeout_ns) {
+    struct remo__thread *thread = remo__thread(lock->node);
+    return thread ? acquire(lock, index, thread, timeout_ns) : remo__last_code();
+}
+
+int remo_lock_acquire(struct remo_lock *lock, uint32_t index, uint64_t timeout_ns) {
+    if (remo__unlikely(!lock || index >= lock->count))
+        return fail_index(lock, index);
+    if (remo__unlikely(remo__tls.node_id != lock->node->id))
+        return attach_and_acquire(lock, index, timeout_ns);
+    return acquire(lock, index, remo__tls.thread, timeout_ns);
 }
 
 static int fail_not_held(const struct remo_lock *lock, uint32_t index, const char *what) {
@@ -276,28 +337,62 @@ static int release_slowly(struct remo_lock *lock, uint32_t index, struct remo__t
     return end_release(&lock->locals[index], loss, rc);
 }
 
-/* Release the lock; no thread of this node waits for it. */
-static int release_plain(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
-                         enum remo_fence_scope fence, uint64_t state) {
+/* End a release that has advanced `serving`, or has failed with `rc`. A node waits if `rc` is 0. */
+static __attribute__((noinline)) int finish_plain(struct remo_lock *lock, uint32_t index,
+                                                  struct remo__thread *thread, enum remo_fence_scope fence,
+                                                  uint64_t word, int rc) {
     struct remo__lock_local *local = &lock->locals[index];
+    uint64_t state = atomic_load_explicit(&local->state, memory_order_relaxed);
     uint32_t ticket = (uint32_t)state;
-    uint64_t step = remo__word_step(ticket), word;
+    if (rc == 0)
+        rc = remo__lock_grant_next(lock, index, thread, ticket, word, false);
+    else if (fence != REMO_FENCE_NONE)
+        rc = remo__lock_release_failed(lock, index, thread, 0, rc);
+    if (rc != -EAGAIN)
+        remo__lock_end(lock, index, rc, remo__state_nonce(state), ticket);
+    return rc > 0 ? 0 : rc;
+}
+
+/* `serving` was advanced by `step`, and the home word was `word` before. */
+static inline __attribute__((always_inline)) int end_plain(struct remo_lock *lock, uint32_t index,
+                                                           struct remo__thread *thread,
+                                                           enum remo_fence_scope fence, uint64_t state,
+                                                           uint64_t word, uint64_t step) {
+    uint32_t ticket = (uint32_t)state;
+    if (remo__unlikely(remo__word_next(word) != ticket + 1))
+        return finish_plain(lock, index, thread, fence, word + step, 0);
+    remo__lock_set_state(lock, &lock->locals[index],
+                         remo__state_word(REMO__LOCK_FREE, remo__state_nonce(state), ticket));
+    return 0;
+}
+
+/* Release a lock whose home is not mapped. */
+static __attribute__((noinline)) int release_far(struct remo_lock *lock, uint32_t index,
+                                                 struct remo__thread *thread, enum remo_fence_scope fence,
+                                                 uint64_t state) {
+    struct remo__lock_local *local = &lock->locals[index];
+    uint64_t step = remo__word_step((uint32_t)state), word;
     struct remo__ref ref;
     if (remo__unlikely(!remo__memory_find_now(lock->words, thread, local->home, local->offset, &ref)))
         return remo__lock_return(lock, index, thread, fence);
     atomic_store_explicit(&local->state, remo__state_busy(state), memory_order_release);
     int rc = remo__fetch_add(ref, step, &word, NULL);
-    if (remo__unlikely(rc != 0 || remo__word_next(word) != ticket + 1)) {
-        if (rc == 0)
-            rc = remo__lock_grant_next(lock, index, thread, ticket, word + step, false);
-        else if (fence != REMO_FENCE_NONE)
-            rc = remo__lock_release_failed(lock, index, thread, 0, rc);
-        if (rc != -EAGAIN)
-            remo__lock_end(lock, index, rc, remo__state_nonce(state), ticket);
-        return rc > 0 ? 0 : rc;
-    }
-    remo__lock_set_state(lock, local, remo__state_word(REMO__LOCK_FREE, remo__state_nonce(state), ticket));
-    return 0;
+    if (remo__unlikely(rc != 0))
+        return finish_plain(lock, index, thread, fence, 0, rc);
+    return end_plain(lock, index, thread, fence, state, word, step);
+}
+
+/* Release the lock; no thread of this node waits for it. */
+static inline __attribute__((always_inline)) int release_plain(struct remo_lock *lock, uint32_t index,
+                                                               struct remo__thread *thread,
+                                                               enum remo_fence_scope fence, uint64_t state) {
+    struct remo__lock_local *local = &lock->locals[index];
+    uint64_t step = remo__word_step((uint32_t)state);
+    char *word = mapped_word(lock, local);
+    if (remo__unlikely(!word))
+        return release_far(lock, index, thread, fence, state);
+    atomic_store_explicit(&local->state, remo__state_busy(state), memory_order_release);
+    return end_plain(lock, index, thread, fence, state, add_mapped(lock, thread, word, step), step);
 }
 
 static int fail_scope(const struct remo_lock *lock, uint32_t index, enum remo_fence_scope fence) {
@@ -307,18 +402,19 @@ static int fail_scope(const struct remo_lock *lock, uint32_t index, enum remo_fe
                       index, remo_channel_name(lock->channel), (int)fence);
 }
 
-int remo_lock_release(struct remo_lock *lock, uint32_t index, enum remo_fence_scope fence) {
-    if (remo__unlikely(!lock || index >= lock->count))
-        return fail_index(lock, index);
-    struct remo__thread *thread = remo__thread(lock->node);
-    if (remo__unlikely(!thread))
-        return remo__last_code();
-    if (remo__unlikely((uint32_t)fence > REMO_FENCE_GLOBAL))
-        return fail_scope(lock, index, fence);
+static inline __attribute__((always_inline)) int release(struct remo_lock *lock, uint32_t index,
+                                                         struct remo__thread *thread,
+                                                         enum remo_fence_scope fence, uint64_t state) {
+    if (remo__unlikely(!is_plain(&lock->locals[index])))
+        return release_slowly(lock, index, thread, fence);
+    return release_plain(lock, index, thread, fence, state);
+}
+
+/* Release the lock after its fence, and return the error of a write that the fence found. */
+static __attribute__((noinline)) int release_fenced(struct remo_lock *lock, uint32_t index,
+                                                    struct remo__thread *thread, enum remo_fence_scope fence,
+                                                    uint64_t state) {
     struct remo__lock_local *local = &lock->locals[index];
-    uint64_t state = atomic_load_explicit(&local->state, memory_order_relaxed);
-    if (remo__unlikely(!holds(local, state, thread)))
-        return fail_not_held(lock, index, "release");
     int loss = 0, rc = 0;
     if (remo__unlikely(fence != REMO_FENCE_NONE
                        /* mapped: the atomic is a full fence */
@@ -331,11 +427,34 @@ int remo_lock_release(struct remo_lock *lock, uint32_t index, enum remo_fence_sc
         loss = local->loss;
         local->loss = 0;
     }
-    if (remo__unlikely(!is_plain(local)))
-        rc = release_slowly(lock, index, thread, fence);
-    else
-        rc = release_plain(lock, index, thread, fence, state);
-    return end_release(local, loss, rc);
+    return end_release(local, loss, release(lock, index, thread, fence, state));
+}
+
+static inline __attribute__((always_inline)) int
+release_by(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, enum remo_fence_scope fence) {
+    if (remo__unlikely((uint32_t)fence > REMO_FENCE_GLOBAL))
+        return fail_scope(lock, index, fence);
+    struct remo__lock_local *local = &lock->locals[index];
+    uint64_t state = atomic_load_explicit(&local->state, memory_order_relaxed);
+    if (remo__unlikely(!holds(local, state, thread)))
+        return fail_not_held(lock, index, "release");
+    if (remo__unlikely(!lock->node->mapped || local->loss != 0))
+        return release_fenced(lock, index, thread, fence, state);
+    return release(lock, index, thread, fence, state);
+}
+
+static __attribute__((noinline, cold)) int attach_and_release(struct remo_lock *lock, uint32_t index,
+                                                              enum remo_fence_scope fence) {
+    struct remo__thread *thread = remo__thread(lock->node);
+    return thread ? release_by(lock, index, thread, fence) : remo__last_code();
+}
+
+int remo_lock_release(struct remo_lock *lock, uint32_t index, enum remo_fence_scope fence) {
+    if (remo__unlikely(!lock || index >= lock->count))
+        return fail_index(lock, index);
+    if (remo__unlikely(remo__tls.node_id != lock->node->id))
+        return attach_and_release(lock, index, fence);
+    return release_by(lock, index, remo__tls.thread, fence);
 }
 
 int remo_lock_consistent(struct remo_lock *lock, uint32_t index) {

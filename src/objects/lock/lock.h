@@ -271,6 +271,9 @@ static inline struct remo__lock_stripe *remo__lock_stripe(struct remo_lock *lock
 
 /* If a report waits for the state, and the state is exact, give it to the report. */
 void remo__lock_report_resume(struct remo_lock *lock, const struct remo__lock_local *local);
+/* The same, and wake the queued threads: `waiters` is not 0. */
+void remo__lock_notify_waiters(struct remo_lock *lock, const struct remo__lock_local *local,
+                               uint32_t waiters);
 /* Give the report a state that was exact at some time since `found` was `wait`, and make it continue. Without
  * effect if that wait has ended. */
 void remo__lock_report_give(struct remo_lock *lock, const struct remo__lock_local *local, uint64_t wait,
@@ -303,12 +306,8 @@ static inline void remo__lock_publish(struct remo_lock *lock, struct remo__lock_
 static inline void remo__lock_set_state(struct remo_lock *lock, struct remo__lock_local *local,
                                         uint64_t state) {
     uint32_t waiters = remo__lock_store_state(local, state);
-    if (remo__likely(waiters == 0))
-        return;
-    if (waiters & REMO__LOCK_REPORT_WAITS)
-        remo__lock_report_resume(lock, local);
-    if (waiters != REMO__LOCK_REPORT_WAITS)
-        remo__wake(lock->node);
+    if (remo__unlikely(waiters != 0))
+        remo__lock_notify_waiters(lock, local, waiters);
 }
 
 /* Return whether the thread holds the lock. The owner is stored before the state becomes HELD, so a thread

@@ -55,6 +55,14 @@ void remo__lock_report_resume(struct remo_lock *lock, const struct remo__lock_lo
         remo__lock_report_give(lock, local, wait, state);
 }
 
+void remo__lock_notify_waiters(struct remo_lock *lock, const struct remo__lock_local *local,
+                               uint32_t waiters) {
+    if (waiters & REMO__LOCK_REPORT_WAITS)
+        remo__lock_report_resume(lock, local);
+    if (waiters != REMO__LOCK_REPORT_WAITS)
+        remo__wake(lock->node);
+}
+
 /* No two UNSETTLED words are equal, because each has its own nonce. So if the state has become UNSETTLED
  * again since it was read, because of a later operation, the compare-and-swap fails. A thread that waits
  * while the state is UNSETTLED polls it (lock/threads.c), so it needs no notification. */
