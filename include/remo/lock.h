@@ -17,14 +17,15 @@
  *          none.
  *          - uncontended: acquire 1 atomic, release 1 atomic and the requested fence;
  *          - held by another node: acquire 3 atomics (draw, arrive, and a reset of the queue word
- *            while the lock is held; on mapped memory the reset is a write). If memory is not mapped
- *            and there are 3 participants or more: 1 more read of queue words, without a wait; and
- *            no reset, if the previous holder had a hint about this waiter;
+ *            while the lock is held; on mapped memory the reset is a write, and a node to which the
+ *            lock is granted soon after the draw does not arrive). If memory is not mapped and there
+ *            are 3 participants or more: 1 more read of queue words, without a wait; and no reset, if
+ *            the previous holder had a hint about this waiter;
  *          - with a waiter: release 2 atomics and 1 write, which notifies the next holder (on mapped
- *            memory a notification without a write), and 2 more atomics for each skipped ticket. The
- *            atomics take 1 round trip together if the holder has a hint about the next waiter, as in
- *            a long queue, otherwise 2. If the holder slept while it waited, its release has 1 more
- *            write, which wakes the waiter after the next one;
+ *            memory a notification without a write, and none before the waiter arrives), and 2 more
+ *            atomics for each skipped ticket. The atomics take 1 round trip together if the holder has
+ *            a hint about the next waiter, as in a long queue, otherwise 2. If the holder slept while
+ *            it waited, its release has 1 more write, which wakes the waiter after the next one;
  *          - a timed-out acquire: 1 atomic after draw and arrive; the next acquire resumes its
  *            ticket with 1 atomic;
  *          - the next acquire after an operation with unknown outcome: 1 more atomic;

@@ -8,7 +8,12 @@
 #include "objects/lock/lock.h"
 
 #define CHECKS_WITHOUT_CLOCK 100u
-#define PAUSED_LOOKS 8u     /* of a wait, with the learned pause before the next one */
+/* With the learned pause after each one. */
+#ifdef REMO_SIM_SMALL
+#define PAUSED_LOOKS 2u
+#else
+#define PAUSED_LOOKS 8u
+#endif
 #define LATE_GRANT_PART 16u /* of op_timeout_ns: by then a grant word has usually arrived */
 
 /* ---- operations on a lock's words ---- */
@@ -470,6 +475,57 @@ static int take_granted_lock(struct remo_lock *lock, uint32_t index, struct remo
     return rc != 0 ? rc : fail_lost(lock, index);
 }
 
+/* ---- looks at a mapped queue word ---- */
+
+/* Return the place of the queue word of `ticket`, or NULL if peers do not read it there. The home maps its
+ * own words on every network. */
+static inline const char *mapped_queue_word(const struct remo_lock *lock,
+                                            const struct remo__lock_local *local, uint32_t ticket) {
+    uint64_t at = local->offset + 8 * (uint64_t)remo__lock_queue_word(lock, ticket);
+    return remo__likely(lock->node->mapped) ? remo__memory_mapped(lock->words, local->home, at) : NULL;
+}
+
+/* A look was not too early if it found the grant and, in the home word, the next draw of the releaser. The
+ * first look precedes every pause. */
+static inline void learn_pause(const struct remo_lock *lock, struct remo__lock_local *local, uint32_t ticket,
+                               uint32_t looks) {
+    if (looks == 0)
+        return;
+    const char *home_word = remo__memory_mapped(lock->words, local->home, local->offset);
+    bool was_early = looks > 1 || !home_word || remo__word_next(remo__load(home_word)) == ticket + 1;
+    local->pause = remo__pause_learn(local->pause, was_early);
+}
+
+/* Return the queue word if it is granted to this node, which has added `arrived` to it; otherwise pause, and
+ * return 0. */
+static inline uint64_t look(const struct remo_lock *lock, struct remo__lock_local *local, const char *word,
+                            uint32_t ticket, uint64_t arrived, uint32_t *looks) {
+    uint64_t found = remo__load(word);
+    if (remo__queue_word_is_granted(found) && (found & REMO__QUEUE_WORD_WHICH) == arrived) {
+        learn_pause(lock, local, ticket, *looks);
+        return found;
+    }
+    if ((*looks)++ < PAUSED_LOOKS) /* later pauses would delay a deadline */
+        remo__relax_awake(lock->node, local->pause / REMO__PAUSE_UNIT);
+    return 0;
+}
+
+/* Look for the grant of a mapped ticket before the arrival, which is not needed if the grant comes soon: the
+ * granter then finds no waiter to notify, and this node executes one atomic less. The state is BUSY, which
+ * delays reports, so this is brief. Returns the granted queue word, or 0. */
+static inline uint64_t look_before_arrival(const struct remo_lock *lock, struct remo__lock_local *local,
+                                           uint32_t ticket) {
+    const char *word = mapped_queue_word(lock, local, ticket);
+    uint64_t found = 0;
+    for (uint32_t looks = 0; word && found == 0 && looks < PAUSED_LOOKS;) {
+        found = look(lock, local, word, ticket, 0, &looks);
+#ifdef REMO_SIM
+        remo__sim_turn("look");
+#endif
+    }
+    return found;
+}
+
 /* ---- waiting ---- */
 
 struct grant_wait {
@@ -486,35 +542,16 @@ struct grant_wait {
     uint32_t checks; /* of the condition granted_soon */
 };
 
-static inline const char *mapped_queue_word(const struct grant_wait *wait, uint32_t ticket) {
-    uint32_t which = remo__lock_queue_word(wait->lock, ticket);
-    return remo__memory_mapped(wait->lock->words, wait->local->home,
-                               wait->local->offset + 8 * (uint64_t)which);
-}
-
-/* A look was not too early if it found the grant and, in the same line, the next ticket of the releaser. The
- * first look precedes every pause. */
-static inline void learn_pause(const struct grant_wait *wait) {
-    if (wait->looks == 0)
-        return;
-    const char *next = mapped_queue_word(wait, (uint32_t)wait->which + 1);
-    bool was_early = wait->looks > 1 || !next || remo__load(next) == 0;
-    wait->local->pause = remo__pause_learn(wait->local->pause, was_early);
-}
-
 /* Return whether the queue word is mapped, which alone shows the grant then. The word shares its line with
  * those on which the next atomics of the releaser are, and each load takes the line: pause between loads. */
 static inline bool read_queue_word(struct grant_wait *wait) {
-    const char *word = mapped_queue_word(wait, (uint32_t)wait->which);
-    if (remo__unlikely(!word || !wait->lock->node->mapped)) /* the home maps its own words on every network */
+    uint32_t ticket = (uint32_t)wait->which;
+    const char *word = mapped_queue_word(wait->lock, wait->local, ticket);
+    if (remo__unlikely(!word))
         return false;
-    uint64_t found = remo__load(word);
-    if (remo__queue_word_is_granted(found) && (found & REMO__QUEUE_WORD_WHICH) == wait->arrived)
-        wait->grant = remo__grant_of(found, (uint32_t)wait->which);
-    if (wait->grant != 0)
-        learn_pause(wait);
-    else if (wait->looks++ < PAUSED_LOOKS) /* later pauses would delay a deadline */
-        remo__relax_awake(wait->lock->node, wait->local->pause / REMO__PAUSE_UNIT);
+    uint64_t found = look(wait->lock, wait->local, word, ticket, wait->arrived, &wait->looks);
+    if (found != 0)
+        wait->grant = remo__grant_of(found, ticket);
     return true;
 }
 
@@ -609,7 +646,8 @@ static int wait_for_grant(struct remo_lock *lock, uint32_t index, struct remo__t
                               .local = local,
                               .word = lock->grants->own + REMO__GRANT_BYTES * (uint64_t)index,
                               .arrived = arrived,
-                              .which = REMO__GRANT_VALID | (uint64_t)nonce << 32 | ticket};
+                              .which = REMO__GRANT_VALID | (uint64_t)nonce << 32 | ticket,
+                              .looks = PAUSED_LOOKS}; /* look_before_arrival has paused */
     remo__lock_publish(lock, local, remo__state_word(REMO__LOCK_WAITING, nonce, ticket));
     int rc = wait_until_granted(&wait, index, deadline_ns);
     if (rc == -ETIMEDOUT) {
@@ -662,6 +700,9 @@ int remo__lock_use_ticket(struct remo_lock *lock, uint32_t index, struct remo__t
     if (local->outcome_unknown)
         send_type(lock, local->home, REMO__LOCK_RECOUNT);
     local->outcome_unknown = false;
+    uint64_t granted_word = look_before_arrival(lock, local, ticket);
+    if (granted_word != 0)
+        return take_granted_lock(lock, index, thread, nonce, ticket, granted_word, RESET, false);
     uint64_t arrive = remo__queue_word_arrive(lock->rank, nonce), before;
     int rc = remo__lock_add(lock, index, thread, remo__lock_queue_word(lock, ticket), arrive, &before, NULL);
     if (rc != 0) {
