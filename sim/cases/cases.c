@@ -66,10 +66,10 @@
     X(table_kept) X(table_late) X(table_moved) X(table_full) X(tx_growth)                                    \
     X(versioned_changes) X(versioned_pairs) X(versioned_instants) X(versioned_reuse) X(versioned_stages)     \
     X(versioned_writers) X(versioned_early) X(versioned_outrun) X(versioned_overtaken)                       \
-    X(versioned_rewrites)                                                                                    \
+    X(versioned_rewrites) X(versioned_direct)                                                                \
     X(tree_changes) X(tree_threads) X(tree_owners) X(tree_frozen) X(tree_levels) X(tree_reuse)               \
     X(tree_apply) X(tree_apply_levels) X(tree_load) X(tree_cursor) X(tree_cursor_owners)                     \
-    X(tree_window) X(tree_window_frozen)                                                                     \
+    X(tree_window) X(tree_window_frozen) X(tree_extents)                                                     \
     X(task_atomics) X(task_fences) X(task_lock) X(task_map) X(task_queue)
 /* clang-format on */
 

@@ -529,3 +529,43 @@ const struct sim_case sim_case_tree_reuse = {.object = "tree",
                                              .after = sim_tree_after,
                                              .oracle = &oracle_tx,
                                              .relies_on_end = true};
+
+/* Each value has another size than the one before, so each change moves the leaf, or splits it. Sixteen moves
+ * use all extents again. */
+static void extents_body(void *state, uint32_t rank, uint32_t thread) {
+    static const uint64_t owner[] = {
+        STEP(TX_PUT, 0, 1),  STEP(TX_PUT, 1, 2),  STEP(TX_PUT, 2, 3),  STEP(TX_PUT, 3, 4),
+        STEP(TX_PUT, 0, 6),  STEP(TX_PUT, 1, 7),  STEP(TX_PUT, 0, 9),  STEP(TX_PUT, 1, 10),
+        STEP(TX_PUT, 0, 12), STEP(TX_PUT, 1, 13), STEP(TX_PUT, 0, 15), STEP(TX_PUT, 1, 16),
+        STEP(TX_PUT, 0, 18), STEP(TX_PUT, 1, 19), STEP(TX_PUT, 0, 21), STEP(TX_PUT, 1, 22),
+        STEP(TX_PUT, 0, 24), STEP(TX_PUT, 1, 25), STEP(TX_PUT, 0, 27), STEP(TX_PUT, 1, 28)};
+    static const uint64_t reader[] = {STEP(TX_READ, 0, 0), STEP(TX_READ, 1, 0), STEP(TX_READ, 3, 0),
+                                      STEP(TX_READ, 1, 0), GET_MANY};
+    (void)thread;
+    if (rank == OWNER)
+        sim_tree_run(state, rank, owner, 20);
+    else
+        sim_tree_run(state, rank, reader, 5);
+}
+
+static void open_extents(void *state, struct remo_node *node, uint32_t rank) {
+    struct remo_tree_options options = {
+        .nodes = 6, .node_bytes = 74, .key_bytes_max = 1, .value_bytes_max = 8, .retain = 10};
+    remo_nodeset_add(&options.owners, OWNER);
+    ((struct tree_state *)state)->fixed = "";
+    ((struct tree_state *)state)->has_sizes = true;
+    open_with(state, node, rank, &options);
+}
+
+const struct sim_case sim_case_tree_extents = {.object = "tree",
+                                               .name = "extents",
+                                               .about = "gets while the extents of leaves are used again",
+                                               .nodes = 2,
+                                               .threads = 1,
+                                               .state_bytes = sizeof(struct tree_state),
+                                               .open = open_extents,
+                                               .close = sim_tree_close,
+                                               .body = extents_body,
+                                               .after = sim_tree_after,
+                                               .oracle = &oracle_tx,
+                                               .relies_on_end = true};

@@ -203,3 +203,21 @@ const struct sim_case sim_case_versioned_stages =
                    .about = "two nodes visit objects in two steps, and each commit moves an object",
                    .nodes = 3, .threads = 1, .open = open_reuse, .body = stages_body,
                    .after = sim_versioned_after);
+
+/* As reuse, with direct reads. */
+static void direct_body(void *state, uint32_t rank, uint32_t thread) {
+    struct versioned_state *s = state;
+    for (uint32_t number = 1; number <= 8 && rank == OWNER; number++)
+        sim_versioned_commit(s, thread, number);
+    for (uint32_t i = 0; i < 6 && rank != OWNER; i++) {
+        sim_versioned_read_directly(s, rank, i / 2 % 2);
+        if (rank == 2 && i % 2 == 1)
+            (void)sim_versioned_read_all(s, rank);
+    }
+}
+
+const struct sim_case sim_case_versioned_direct =
+    VERSIONED_CASE(.name = "direct",
+                   .about = "two nodes read objects without a private copy, and each commit moves an object",
+                   .nodes = 3, .threads = 1, .open = open_reuse, .body = direct_body,
+                   .after = sim_versioned_after);

@@ -95,6 +95,8 @@ void sim_versioned_close(void *state, uint32_t rank);
 /* Make the commit of this number. */
 void sim_versioned_commit(struct versioned_state *s, uint32_t thread, uint32_t number);
 void sim_versioned_read_one(struct versioned_state *s, uint32_t rank, uint32_t object);
+/* The same without a private copy, if the memory is mapped and no commit is changing the object. */
+void sim_versioned_read_directly(struct versioned_state *s, uint32_t rank, uint32_t object);
 /* Read all objects as of one instant. Returns its version, or NO_INSTANT if a fault excuses the error. */
 uint64_t sim_versioned_read_all(struct versioned_state *s, uint32_t rank);
 /* Read each object as of an instant of its own, in two steps. */

@@ -66,7 +66,7 @@ TARGETS = (
     _target("src/objects/ring", "ringbuffer kv", ["ringbuffer", "kv"], ["formats", "fuzz ring_record"]),
     _target("src/objects/leaf_call", "rpc kv", ["rpc", "kv"], ["rpc_slot"]),
     _target("src/objects/rpc/", "rpc tx", RPC_TESTS, ["fuzz rpc", "rpc_slot"]),
-    _target("src/objects/versioned/", "versioned", VERSIONED_TESTS, ["fuzz versioned"]),
+    _target("src/objects/versioned", "versioned", VERSIONED_TESTS, ["fuzz versioned"]),
     _target(
         "src/systems/kv/",
         "kv",

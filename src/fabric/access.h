@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/equal.h"
 #include "fabric/mapped.h"
 
 #ifdef REMO_SIM
@@ -47,3 +48,16 @@ static inline void remo__invalidate(const void *network, size_t bytes) {
     (void)network, (void)bytes;
 }
 #endif
+
+/* Return which of the next REMO__EQUAL_BYTES bytes of network memory are equal to `byte`, as bits. */
+REMO__MAPPED_INLINE uint64_t remo__equal_from(const void *network, uint8_t byte) {
+#if defined(REMO_SIM) || defined(__SANITIZE_THREAD__)
+    char bytes[REMO__EQUAL_BYTES];
+    remo__copy_from(bytes, network, sizeof bytes);
+    return remo__equal_bytes(bytes, byte);
+#else
+    uint64_t equal = remo__equal_bytes(network, byte);
+    remo__mapped_acquire();
+    return equal;
+#endif
+}

@@ -1,6 +1,7 @@
-/* versioned.c - fuzzes the verdict on a copy of an extent (extent.c): any bytes, and valid copies with
- * changes. Invariants: only the copy and the value are accessed; each verdict is defined; with seals, an
- * accepted state is one that the owner has written. */
+/* versioned.c - fuzzes the verdict on a copy of an extent (extent.c), and the direct read of an extent: any
+ * bytes, and valid copies with changes. Invariants: only the copy and the value are accessed; each verdict is
+ * defined; with seals, an accepted state is one that the owner has written; a direct read copies the base
+ * with the records. */
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
@@ -151,6 +152,31 @@ static void use_state(const struct remo__versioned_shape *shape, struct remo__ve
     free(value);
 }
 
+/* Copy parts of the object by a direct read. They are those of the base with all records. */
+static void read_directly(const struct remo__versioned_shape *shape, struct remo__versioned_image *image) {
+    struct remo__versioned_direct direct = {
+        .shape = shape, .extent = (const char *)image, .generation = GENERATION, .low = UINT32_MAX};
+    struct remo__versioned_patch patch;
+    if (!remo__versioned_direct_open(&direct))
+        return;
+    for (uint32_t at = 0; at < direct.record_bytes;) {
+        if (!remo__versioned_direct_next(&direct, &at, &patch))
+            return;
+        remo__versioned_direct_note(&direct, &patch);
+    }
+    unsigned char *value = malloc(shape->object_bytes), *part = malloc(shape->object_bytes);
+    apply(shape, image, direct.record_bytes / 8, value);
+    for (uint32_t offset = 0; offset < shape->object_bytes; offset += 1 + offset / 3)
+        for (uint32_t size = 1; size <= shape->object_bytes - offset; size += 1 + size / 2) {
+            remo__versioned_direct_copy(&direct, offset, part, size);
+            assert(memcmp(part, value + offset, size) == 0);
+        }
+    assert(remo__versioned_direct_end(&direct, 0)
+           == (remo__versioned_generation(image->header.head) == GENERATION));
+    free(part);
+    free(value);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     if (bytes < 3)
         return 0;
@@ -162,6 +188,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
     struct remo__versioned_state state;
     memcpy(image, data + 3, remo__min(bytes - 3, shape.extent_bytes));
     memset(&state, 0xff, sizeof state);
+    read_directly(&shape, image);
     switch (remo__versioned_judge(&shape, image, OBJECT, GENERATION, version, has_seals, &state)) {
     case REMO__VERSIONED_STATE: use_state(&shape, image, &state, version, has_seals); break;
     case REMO__VERSIONED_LATER: assert(image->header.base_version > version); break;

@@ -1,12 +1,8 @@
 /* versioned.h - the layout of an owner's memory, and the state of an open object.
  * docs/internals/versioned.md describes the protocol.
  *
- * Memory of an owner: {version word in a cache line of its own; directory[objects]; extents}. Words:
- *   location  an entry of the directory, or `previous`: generation:40, extent:24
- *   head      generation:40, used:22 (words of records), superseded:1, pending:1
- *   used      of an extent that a node has read: words of the base + 1:18, extent:24, generation:22
- *   place     the range of a record: offset:32, ends:1, size:31. `ends` marks the last record of a commit in
- *             the object
+ * Memory of an owner: {version word in a cache line of its own; directory[objects]; extents}.
+ * objects/versioned_direct.h has the layout of an extent.
  * Seals are 0 in mapped memory, where the order of loads replaces them. */
 #pragma once
 
@@ -15,58 +11,9 @@
 #include <remo/versioned.h>
 
 #include "objects/region.h"
-
-#define REMO__VERSIONED_EXTENT_BITS 24u
-#define REMO__VERSIONED_EXTENTS_MAX (1u << REMO__VERSIONED_EXTENT_BITS)
-#define REMO__VERSIONED_USED_MAX ((1u << 22) - 1) /* words of records in an extent */
-#define REMO__VERSIONED_RECORD_BYTES 24u          /* of a record without its data */
-
-/* The first words of an extent. */
-struct remo__versioned_header {
-    uint64_t head, seal;   /* the seal: over the generation, the fields below, and the base */
-    uint64_t base_version; /* the version of the object in the base */
-    uint64_t previous;     /* location of the extent that the object had before; 0: none */
-    uint32_t object, used; /* its index; words of the base without zeros at its end */
-};
-
-struct remo__versioned_record {
-    uint64_t version, place, seal; /* the seal: see remo__versioned_seal_record */
-};
-
-struct remo__versioned_shape {
-    uint32_t objects, extents, object_bytes;
-    uint32_t base_bytes; /* object_bytes, padded to words */
-    uint32_t log_words;
-    uint32_t part_bits; /* a part of an object has 1 << part_bits bytes; see remo__versioned_parts */
-    uint64_t extent_bytes, extents_at;
-};
+#include "objects/versioned_direct.h"
 
 /* ---- extents (extent.c) ---- */
-
-static inline uint64_t remo__versioned_generation(uint64_t word) {
-    return word >> REMO__VERSIONED_EXTENT_BITS;
-}
-
-static inline uint32_t remo__versioned_extent(uint64_t location) {
-    return location & (REMO__VERSIONED_EXTENTS_MAX - 1);
-}
-
-#define REMO__VERSIONED_PENDING UINT64_C(1)
-#define REMO__VERSIONED_SUPERSEDED UINT64_C(2)
-#define REMO__VERSIONED_ENDS UINT64_C(0x80000000) /* in a place */
-
-static inline uint32_t remo__versioned_used(uint64_t head) {
-    return (uint32_t)(head >> 2) & REMO__VERSIONED_USED_MAX;
-}
-
-static inline uint64_t remo__versioned_head(uint64_t generation, uint32_t used, uint64_t flags) {
-    return generation << REMO__VERSIONED_EXTENT_BITS | (uint64_t)used << 2 | flags;
-}
-
-/* Return the number of words of a record with `size_bytes` bytes of data. */
-static inline uint32_t remo__versioned_record_words(uint32_t size_bytes) {
-    return REMO__VERSIONED_RECORD_BYTES / 8 + (size_bytes + 7) / 8;
-}
 
 /* A copy of an extent in private memory: the header, log_words words of records, and the base, unless the
  * base is used in place. */
@@ -74,11 +21,6 @@ struct remo__versioned_image {
     struct remo__versioned_header header;
     uint64_t records[];
 };
-
-/* Return the offset of the base in an extent. */
-static inline uint64_t remo__versioned_base_at(const struct remo__versioned_shape *shape) {
-    return sizeof(struct remo__versioned_header) + UINT64_C(8) * shape->log_words;
-}
 
 static inline uint64_t *remo__versioned_base(const struct remo__versioned_shape *shape,
                                              struct remo__versioned_image *image) {

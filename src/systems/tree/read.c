@@ -8,6 +8,8 @@
 
 /* Attempts that read the newest state of each node, before those that read all nodes as of one version. */
 #define ATTEMPTS 4u
+#define SEARCH_DISTANCE 4u /* of several gets: from the prefetch of a leaf to its search, in gets */
+#define FINISH_DISTANCE 2u /* from the search to the copy of the entry */
 #define PAUSE_NS (20 * REMO__NS_PER_US) /* between attempts at one version */
 
 /* ---- keys ---- */
@@ -108,6 +110,8 @@ static bool descend(const struct tree_seek *seek, const struct tree_cached *cach
 
 /* Find the entry of the key in a leaf, to which cached inner nodes have led. */
 static inline int read_leaf(struct tree_seek *seek, uint32_t object) {
+    if (remo__likely(seek->version == REMO_VERSIONED_NEWEST && remo__tree_direct_get(seek, object)))
+        return 0;
     int rc = read_node(seek, object);
     if (rc == 0 && seek->result == SEEK_INNER)
         seek->result = SEEK_WRONG_WAY;
@@ -202,7 +206,10 @@ static int copy_value(const struct tree_seek *seek, void *value, size_t value_ca
     if (found.bytes > value_cap)
         return remo__fail(-EMSGSIZE, "the value has %u bytes, but the buffer has %zu; use a larger one",
                           found.bytes, value_cap);
-    memcpy(value, found.data, found.bytes);
+    if (found.bytes == sizeof(uint64_t)) /* without a call */
+        memcpy(value, found.data, sizeof(uint64_t));
+    else
+        memcpy(value, found.data, found.bytes);
     return 0;
 }
 
@@ -242,6 +249,31 @@ static void begin_gets(struct gets *gets, struct remo_tree *tree, struct remo_tr
     gets->count = count;
 }
 
+static bool has_result(const struct tree_seek *seek) {
+    return seek->result == SEEK_FOUND || seek->result == SEEK_ABSENT;
+}
+
+/* In mapped memory, read the leaves directly, in stages: prefetch the leaf, search it and prefetch the entry,
+ * and copy the entry. Each stage of a get is between those of others, so that the CPU waits for the memory of
+ * several leaves at the same time. Gets without a result then must visit the nodes. */
+static void seek_directly(struct gets *gets) {
+    bool is_begun[TREE_WINDOW], is_searched[TREE_WINDOW];
+    for (uint32_t i = 0; i < gets->count + SEARCH_DISTANCE + FINISH_DISTANCE; i++) {
+        uint32_t searched = i - SEARCH_DISTANCE, finished = searched - FINISH_DISTANCE,
+                 object; /* large: none */
+        if (i < gets->count) {
+            struct tree_seek *seek = &gets->seeks[i];
+            is_begun[i] =
+                remo__tree_cached_leaf(seek->cache, seek->tree->node_bytes, seek->owner, seek->key, &object)
+                && remo__tree_direct_begin(seek, object);
+        }
+        if (searched < gets->count)
+            is_searched[searched] = is_begun[searched] && remo__tree_direct_search(&gets->seeks[searched]);
+        if (finished < gets->count && is_searched[finished])
+            (void)remo__tree_direct_finish(&gets->seeks[finished]);
+    }
+}
+
 /* Read the leaves of the keys of one owner at the same time, as far as cached inner nodes lead to them. */
 static int seek_together(struct gets *gets, uint32_t owner) {
     struct remo_versioned_item leaves[TREE_WINDOW];
@@ -249,17 +281,13 @@ static int seek_together(struct gets *gets, uint32_t owner) {
     for (uint32_t i = 0; i < gets->count; i++) {
         struct tree_seek *seek = &gets->seeks[i];
         uint32_t object;
-        if (seek->owner == owner
+        if (seek->owner == owner && !has_result(seek)
             && remo__tree_cached_leaf(seek->cache, seek->tree->node_bytes, owner, seek->key, &object))
             leaves[count++] = (struct remo_versioned_item){.object = object, .value = seek};
     }
     return count > 0 ? remo_versioned_visit_each(gets->tree->nodes, owner, remo__tree_seek_prepare,
                                                  remo__tree_seek_search, leaves, count)
                      : 0;
-}
-
-static bool has_result(const struct tree_seek *seek) {
-    return seek->result == SEEK_FOUND || seek->result == SEEK_ABSENT;
 }
 
 /* The visits at an owner have failed: they may have stored results of objects that were to be visited
@@ -310,6 +338,7 @@ static int run_gets(struct gets *gets, struct tree_cache *cache, struct tree_buf
         first = remo__min(first, position);
         last = remo__max(last, position);
     }
+    seek_directly(gets);
     for (uint32_t position = first; position <= last; position++) {
         int rc = seek_together(gets, tree->owners[position]);
         if (rc != 0 && !is_each)

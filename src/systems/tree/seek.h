@@ -1,7 +1,8 @@
-/* seek.h - what the files of gets share. read.c finds the leaf of a key, and seek_leaf.c finds the entry in
- * the leaf. */
+/* seek.h - what the files of gets share. read.c finds the leaf of a key; seek_direct.c and seek_leaf.c find
+ * the entry in the leaf. */
 #pragma once
 
+#include "objects/versioned_direct.h"
 #include "systems/tree/tree.h"
 
 #ifdef REMO_SIM_SMALL
@@ -38,12 +39,62 @@ struct tree_seek {
     uint32_t index, count; /* of a leaf: the search of the run continues at `index`; its candidates */
     struct tree_candidate candidates[TREE_CANDIDATES];
     int failure; /* of several gets: the error of an earlier read from the owner; 0: none */
+    struct remo__versioned_direct direct;
+    struct tree_header header; /* of a leaf that is read directly */
 };
 
-/* Copy a part of the node to the same place in the buffer. */
-static inline void remo__tree_seek_fetch(const struct tree_seek *seek, const struct remo_versioned_view *view,
-                                         uint32_t offset, uint32_t bytes) {
-    remo_versioned_view_copy(view, offset, seek->buffer + offset, bytes);
+/* Copy a part of the node to the same place in the buffer. `view`: NULL: the node is read directly. */
+static inline __attribute__((always_inline)) void
+remo__tree_seek_fetch(const struct tree_seek *seek, const struct remo_versioned_view *view, uint32_t offset,
+                      uint32_t bytes) {
+    if (view)
+        remo_versioned_view_copy(view, offset, seek->buffer + offset, bytes);
+    else if (bytes == 16) /* without a call: an entry of two words */
+        remo__versioned_direct_copy(&seek->direct, offset, seek->buffer + offset, 16);
+    else
+        remo__versioned_direct_copy(&seek->direct, offset, seek->buffer + offset, bytes);
+}
+
+/* Load an entry of a compact run: copy it to the buffer. The header was checked, so the entry is in the
+ * node. */
+static inline __attribute__((always_inline)) void
+remo__tree_seek_compact(struct tree_seek *seek, const struct remo_versioned_view *view,
+                        const struct tree_header *header, uint32_t offset) {
+    const char *key = seek->buffer + offset;
+    remo__tree_seek_fetch(seek, view, offset, remo__tree_stride(header));
+    seek->entry.key = (struct tree_bytes){key, header->key_bytes};
+    seek->entry.value = (struct tree_bytes){key + header->key_bytes, header->value_bytes};
+}
+
+/* Load an entry of a mixed run whose key probably has the size of the searched one; copy it up to the end of
+ * that key to the buffer. Returns false if the entry is not in the node. */
+static inline __attribute__((always_inline)) bool
+remo__tree_seek_mixed(struct tree_seek *seek, const struct remo_versioned_view *view, uint32_t offset) {
+    uint32_t node_bytes = seek->tree->node_bytes;
+    if (offset > node_bytes)
+        return false;
+    remo__tree_seek_fetch(seek, view, offset,
+                          remo__min(TREE_ENTRY_BYTES + seek->key.bytes, node_bytes - offset));
+    return remo__tree_entry_at(seek->buffer, node_bytes, offset, &seek->entry);
+}
+
+/* Compare the key of an entry of the run, whose mark is in the buffer. If it is equal, copy the value. */
+static inline __attribute__((always_inline)) enum tree_seek_result
+remo__tree_seek_compare(struct tree_seek *seek, const struct remo_versioned_view *view,
+                        const struct tree_header *header, const struct tree_candidate *candidate) {
+    bool is_compact = remo__tree_is_compact(header);
+    if (remo__tree_is_removed(seek->buffer, header, candidate->index))
+        return SEEK_ABSENT;
+    if (is_compact)
+        remo__tree_seek_compact(seek, view, header, candidate->offset);
+    else if (!remo__tree_seek_mixed(seek, view, candidate->offset))
+        return SEEK_DAMAGED;
+    if (!remo__tree_is_equal(seek->entry.key, seek->key))
+        return SEEK_ABSENT;
+    if (!is_compact)
+        remo__tree_seek_fetch(seek, view, (uint32_t)((const char *)seek->entry.value.data - seek->buffer),
+                              seek->entry.value.bytes);
+    return SEEK_FOUND;
 }
 
 /* ---- seek_leaf.c ---- */
@@ -53,3 +104,17 @@ static inline void remo__tree_seek_fetch(const struct tree_seek *seek, const str
 void remo__tree_seek_prepare(void *ctx, const struct remo_versioned_view *view);
 /* The second step of a visit: search a leaf. It copies only some entries, and the tail. */
 void remo__tree_seek_search(void *ctx, const struct remo_versioned_view *view);
+/* Find the key in the tail of a leaf, which is in the buffer. */
+enum tree_seek_result remo__tree_seek_tail(struct tree_seek *seek, const struct tree_header *header);
+
+/* ---- seek_direct.c ---- */
+
+/* The steps of a direct read of a leaf in mapped memory, by which most gets find the entry of their key.
+ * Between them, the CPU loads what the next step needs. Each returns false if the get must visit the node
+ * instead. */
+bool remo__tree_direct_begin(struct tree_seek *seek, uint32_t object);
+bool remo__tree_direct_search(struct tree_seek *seek);
+/* Sets the result: SEEK_FOUND or SEEK_ABSENT. */
+bool remo__tree_direct_finish(struct tree_seek *seek);
+/* All steps. */
+bool remo__tree_direct_get(struct tree_seek *seek, uint32_t object);

@@ -4,13 +4,10 @@
  * may change meanwhile. The copy of the header, once checked, is not copied again. */
 #include <string.h>
 
+#include "base/equal.h"
 #include "systems/tree/seek.h"
 
-#ifdef __SSE2__
-#include <emmintrin.h>
-#endif
-
-#define BLOCK 64u /* fingerprints that are compared at once */
+#define BLOCK REMO__EQUAL_BYTES /* fingerprints that are compared at once */
 _Static_assert(BLOCK <= TREE_BUFFER_SPARE, "a load of fingerprints would pass the end of the buffer");
 
 #ifdef REMO_SIM_SMALL
@@ -19,26 +16,6 @@ _Static_assert(BLOCK <= TREE_BUFFER_SPARE, "a load of fingerprints would pass th
 #define FIRST_BYTES 256u /* usually with the fences and the index: one copy */
 #endif
 
-/* Return which of the next 16 fingerprints are equal to `fingerprint`, as bits. */
-static inline uint64_t equal_some(const uint8_t *place, uint8_t fingerprint) {
-#ifdef __SSE2__
-    __m128i some = _mm_loadu_si128((const __m128i *)place), wanted = _mm_set1_epi8((char)fingerprint);
-    return (uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(some, wanted));
-#else
-    uint64_t equal = 0;
-    for (uint32_t i = 0; i < 16; i++)
-        equal |= (uint64_t)(place[i] == fingerprint) << i;
-    return equal;
-#endif
-}
-
-/* The same for the next BLOCK fingerprints. The buffer has TREE_BUFFER_SPARE bytes after the node, so the
- * loads stay in the buffer. */
-static inline uint64_t equal_fingerprints(const uint8_t *place, uint8_t fingerprint) {
-    return equal_some(place, fingerprint) | equal_some(place + 16, fingerprint) << 16
-           | equal_some(place + 32, fingerprint) << 32 | equal_some(place + 48, fingerprint) << 48;
-}
-
 /* List entries of the run, from seek->index on, that have the fingerprint of the key, and prefetch them. */
 static void list_candidates(struct tree_seek *seek, const struct remo_versioned_view *view,
                             const struct tree_header *header) {
@@ -46,7 +23,7 @@ static void list_candidates(struct tree_seek *seek, const struct remo_versioned_
     uint8_t fingerprint = remo__tree_fingerprint(seek->key);
     uint32_t run = header->run, count = 0, first;
     for (first = seek->index; first < run && count < TREE_CANDIDATES; first += BLOCK) {
-        uint64_t equal = equal_fingerprints(fingerprints + first, fingerprint);
+        uint64_t equal = remo__equal_bytes(fingerprints + first, fingerprint); /* stays in the buffer */
         if (run - first < BLOCK) /* the block has bytes after the fingerprints */
             equal &= (UINT64_C(1) << (run - first)) - 1;
         for (; equal != 0 && count < TREE_CANDIDATES; equal &= equal - 1)
@@ -61,52 +38,12 @@ static void list_candidates(struct tree_seek *seek, const struct remo_versioned_
     }
 }
 
-/* Load an entry of a compact run: copy it to the buffer. The header was checked, so the entry is in the
- * node. */
-static void load_compact(struct tree_seek *seek, const struct remo_versioned_view *view,
-                         const struct tree_header *header, uint32_t offset) {
-    const char *key = seek->buffer + offset;
-    remo__tree_seek_fetch(seek, view, offset, remo__tree_stride(header));
-    seek->entry.key = (struct tree_bytes){key, header->key_bytes};
-    seek->entry.value = (struct tree_bytes){key + header->key_bytes, header->value_bytes};
-}
-
-/* Load an entry of a mixed run whose key probably has the size of the searched one; copy it up to the end of
- * that key to the buffer. Returns false if the entry is not in the node. */
-static bool load_mixed(struct tree_seek *seek, const struct remo_versioned_view *view, uint32_t offset) {
-    uint32_t node_bytes = seek->tree->node_bytes;
-    if (offset > node_bytes)
-        return false;
-    remo__tree_seek_fetch(seek, view, offset,
-                          remo__min(TREE_ENTRY_BYTES + seek->key.bytes, node_bytes - offset));
-    return remo__tree_entry_at(seek->buffer, node_bytes, offset, &seek->entry);
-}
-
-/* Compare the key of an entry of the run. If it is equal, copy the value. */
-static enum tree_seek_result compare_entry(struct tree_seek *seek, const struct remo_versioned_view *view,
-                                           const struct tree_header *header,
-                                           const struct tree_candidate *candidate) {
-    bool is_compact = remo__tree_is_compact(header);
-    if (remo__tree_is_removed(seek->buffer, header, candidate->index))
-        return SEEK_ABSENT;
-    if (is_compact)
-        load_compact(seek, view, header, candidate->offset);
-    else if (!load_mixed(seek, view, candidate->offset))
-        return SEEK_DAMAGED;
-    if (!remo__tree_is_equal(seek->entry.key, seek->key))
-        return SEEK_ABSENT;
-    if (!is_compact)
-        remo__tree_seek_fetch(seek, view, (uint32_t)((const char *)seek->entry.value.data - seek->buffer),
-                              seek->entry.value.bytes);
-    return SEEK_FOUND;
-}
-
 /* Find the key in the run of a leaf whose first candidates have been listed. */
 static enum tree_seek_result find_in_run(struct tree_seek *seek, const struct remo_versioned_view *view,
                                          const struct tree_header *header) {
     for (;;) {
         for (uint32_t i = 0; i < seek->count; i++) {
-            enum tree_seek_result result = compare_entry(seek, view, header, &seek->candidates[i]);
+            enum tree_seek_result result = remo__tree_seek_compare(seek, view, header, &seek->candidates[i]);
             if (result != SEEK_ABSENT)
                 return result;
         }
@@ -116,11 +53,8 @@ static enum tree_seek_result find_in_run(struct tree_seek *seek, const struct re
     }
 }
 
-/* Find the key in the tail of a leaf. */
-static enum tree_seek_result find_in_tail(struct tree_seek *seek, const struct remo_versioned_view *view,
-                                          const struct tree_header *header) {
+enum tree_seek_result remo__tree_seek_tail(struct tree_seek *seek, const struct tree_header *header) {
     uint32_t offset = header->tail;
-    remo__tree_seek_fetch(seek, view, offset, (uint32_t)header->end - offset);
     while (offset < header->end) {
         offset += TREE_POSITION_BYTES;
         if (!remo__tree_entry_at(seek->buffer, header->end, offset, &seek->entry))
@@ -167,6 +101,8 @@ void remo__tree_seek_search(void *ctx, const struct remo_versioned_view *view) {
         return;
     memcpy(&header, seek->buffer, sizeof header);
     seek->result = find_in_run(seek, view, &header);
-    if (seek->result == SEEK_ABSENT && header.end > header.tail)
-        seek->result = find_in_tail(seek, view, &header);
+    if (seek->result == SEEK_ABSENT && header.end > header.tail) {
+        remo__tree_seek_fetch(seek, view, header.tail, (uint32_t)header.end - header.tail);
+        seek->result = remo__tree_seek_tail(seek, &header);
+    }
 }

@@ -4,7 +4,7 @@
  *   change.c    changes, at the calling node: made at once, or by a call to the owner
  *   cache.c     inner nodes that a thread has read
  *   read.c      gets: from the root to a leaf
- *   seek_leaf.c the entry of a key in a leaf
+ *   seek_leaf.c the entry of a key in a leaf, in a visit; seek_direct.c: by a direct read
  *   range.c     limits of ranges of keys
  *   remove.c    removals of ranges, at the calling node and at the owner
  *   scan.c      scans: from leaf to leaf

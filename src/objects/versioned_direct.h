@@ -1,0 +1,175 @@
+/* versioned_direct.h - the inner interface of versioned objects for direct reads; the layout of an extent.
+ *
+ * A direct read copies a few bytes of an object in mapped memory, without a private copy of the records. If a
+ * commit is changing the object, or its extent is not current, the caller calls remo_versioned_visit instead.
+ *
+ *   begin   find the extent, if its location is known
+ *   open    load the head: the read has the state of this instant
+ *   next    walk over the records that the head counts: each is a change of the object
+ *   copy    copy bytes of the object
+ *   end     load the head again: the extent was not used again since `open`
+ *
+ * Each step before `end` may find any bytes, because the owner may use the extent again meanwhile. So the
+ * caller checks what it uses, and discards its result if `end` returns false. docs/internals/versioned.md has
+ * the proof. The steps are inline, because a call costs more than most of them.
+ *
+ * Layout:  {header; records; base}. Words:
+ *   location  an entry of the directory, or `previous`: generation:40, extent:24
+ *   head      generation:40, used:22 (words of records), superseded:1, pending:1
+ *   used      of an extent that a node has read: words of the base + 1:18, extent:24, generation:22
+ *   place     the range of a record: offset:32, ends:1, size:31. `ends` marks the last record of a commit in
+ *             the object */
+#pragma once
+
+#include "channel/remote.h"
+
+struct remo_versioned;
+
+#define REMO__VERSIONED_EXTENT_BITS 24u
+#define REMO__VERSIONED_EXTENTS_MAX (1u << REMO__VERSIONED_EXTENT_BITS)
+#define REMO__VERSIONED_USED_MAX ((1u << 22) - 1) /* words of records in an extent */
+#define REMO__VERSIONED_RECORD_BYTES 24u          /* of a record without its data */
+
+/* The first words of an extent. */
+struct remo__versioned_header {
+    uint64_t head, seal;   /* the seal: over the generation, the fields below, and the base */
+    uint64_t base_version; /* the version of the object in the base */
+    uint64_t previous;     /* location of the extent that the object had before; 0: none */
+    uint32_t object, used; /* its index; words of the base without zeros at its end */
+};
+
+struct remo__versioned_record {
+    uint64_t version, place, seal; /* the seal: see remo__versioned_seal_record */
+};
+
+struct remo__versioned_shape {
+    uint32_t objects, extents, object_bytes;
+    uint32_t base_bytes; /* object_bytes, padded to words */
+    uint32_t log_words;
+    uint32_t part_bits; /* a part of an object has 1 << part_bits bytes; see remo__versioned_parts */
+    uint64_t extent_bytes, extents_at;
+};
+
+static inline uint64_t remo__versioned_generation(uint64_t word) {
+    return word >> REMO__VERSIONED_EXTENT_BITS;
+}
+
+static inline uint32_t remo__versioned_extent(uint64_t location) {
+    return location & (REMO__VERSIONED_EXTENTS_MAX - 1);
+}
+
+#define REMO__VERSIONED_PENDING UINT64_C(1)
+#define REMO__VERSIONED_SUPERSEDED UINT64_C(2)
+#define REMO__VERSIONED_ENDS UINT64_C(0x80000000) /* in a place */
+
+static inline uint32_t remo__versioned_used(uint64_t head) {
+    return (uint32_t)(head >> 2) & REMO__VERSIONED_USED_MAX;
+}
+
+static inline uint64_t remo__versioned_head(uint64_t generation, uint32_t used, uint64_t flags) {
+    return generation << REMO__VERSIONED_EXTENT_BITS | (uint64_t)used << 2 | flags;
+}
+
+/* Return the number of words of a record with `size_bytes` bytes of data. */
+static inline uint32_t remo__versioned_record_words(uint32_t size_bytes) {
+    return REMO__VERSIONED_RECORD_BYTES / 8 + (size_bytes + 7) / 8;
+}
+
+/* Return the offset of the base in an extent. */
+static inline uint64_t remo__versioned_base_at(const struct remo__versioned_shape *shape) {
+    return sizeof(struct remo__versioned_header) + UINT64_C(8) * shape->log_words;
+}
+
+/* ---- direct reads (direct.c) ---- */
+
+struct remo__versioned_direct {
+    const struct remo__versioned_shape *shape;
+    struct remo_stats *stats; /* NULL: the memory is this node's own */
+    const char *extent;
+    uint64_t generation;
+    uint32_t record_bytes; /* of all records */
+    uint32_t low, high;    /* the noted changes are of bytes from `low` on and before `high` */
+};
+
+/* A change of a range of the object: a record in network memory. */
+struct remo__versioned_patch {
+    uint32_t offset, bytes;
+    const char *data;
+};
+
+static inline const char *remo__versioned_direct_base(const struct remo__versioned_direct *direct) {
+    return direct->extent + remo__versioned_base_at(direct->shape);
+}
+
+static inline const char *remo__versioned_direct_records(const struct remo__versioned_direct *direct) {
+    return direct->extent + sizeof(struct remo__versioned_header);
+}
+
+/* Find the extent of an object. Returns false if its location is not known, or its memory is not mapped. */
+bool remo__versioned_direct_begin(const struct remo_versioned *versioned, struct remo__thread *thread,
+                                  uint32_t owner, uint32_t object, struct remo__versioned_direct *ret_direct);
+
+/* Load the head. Returns false if the extent is not current, or if the last commit may not be visible. `end`
+ * compares the generation. */
+static inline bool remo__versioned_direct_open(struct remo__versioned_direct *direct) {
+    uint64_t head = remo__load(direct->extent);
+    uint32_t words = remo__versioned_used(head);
+    direct->record_bytes = 8 * words;
+    return !(head & (REMO__VERSIONED_PENDING | REMO__VERSIONED_SUPERSEDED))
+           && words <= direct->shape->log_words;
+}
+
+/* Load the record at offset *at of the records, and set *at to its end. Returns false if it is not valid. The
+ * load stays in the extent even if the record has no room: the base follows the records. */
+static inline bool remo__versioned_direct_next(const struct remo__versioned_direct *direct, uint32_t *at,
+                                               struct remo__versioned_patch *ret_patch) {
+    const char *record = remo__versioned_direct_records(direct) + *at;
+    uint64_t place = remo__load(record + offsetof(struct remo__versioned_record, place));
+    uint32_t offset = (uint32_t)(place >> 32), bytes = (uint32_t)(place & (REMO__VERSIONED_ENDS - 1)),
+             size = REMO__VERSIONED_RECORD_BYTES + (bytes + 7) / 8 * 8;
+    if (remo__unlikely((uint64_t)offset + bytes > direct->shape->object_bytes
+                       || size > direct->record_bytes - *at))
+        return false;
+    *at += size;
+    *ret_patch = (struct remo__versioned_patch){offset, bytes, record + REMO__VERSIONED_RECORD_BYTES};
+    return true;
+}
+
+/* Note a change that remo__versioned_direct_copy applies. */
+static inline void remo__versioned_direct_note(struct remo__versioned_direct *direct,
+                                               const struct remo__versioned_patch *patch) {
+    direct->low = (uint32_t)remo__min(direct->low, patch->offset);
+    direct->high = (uint32_t)remo__max(direct->high, patch->offset + patch->bytes);
+}
+
+/* Return whether a noted change may be one of a range. */
+static inline bool remo__versioned_direct_may_change(const struct remo__versioned_direct *direct,
+                                                     uint32_t offset, uint32_t bytes) {
+    return direct->low < offset + bytes && offset < direct->high;
+}
+
+/* Apply the records to a copy of a range. */
+void remo__versioned_direct_apply(const struct remo__versioned_direct *direct, uint32_t offset, void *dst,
+                                  uint32_t bytes);
+
+/* Copy a range, which is within the object, with the noted changes. */
+static inline __attribute__((always_inline)) void
+remo__versioned_direct_copy(const struct remo__versioned_direct *direct, uint32_t offset, void *dst,
+                            uint32_t bytes) {
+    remo__copy_from(dst, remo__versioned_direct_base(direct) + offset, bytes);
+    if (remo__unlikely(remo__versioned_direct_may_change(direct, offset, bytes)))
+        remo__versioned_direct_apply(direct, offset, dst, bytes);
+}
+
+/* Return whether the extent was not used again since `open`. Counts the read, of `bytes` bytes besides header
+ * and records. */
+static inline bool remo__versioned_direct_end(const struct remo__versioned_direct *direct, uint64_t bytes) {
+    if (remo__unlikely(remo__versioned_generation(remo__load(direct->extent)) != direct->generation))
+        return false;
+    if (direct->stats) {
+        remo__count(&direct->stats->reads, 1);
+        remo__count(&direct->stats->bytes,
+                    sizeof(struct remo__versioned_header) + direct->record_bytes + bytes);
+    }
+    return true;
+}

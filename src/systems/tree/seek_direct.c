@@ -1,0 +1,186 @@
+/* seek_direct.c - finds the entry of a key in a leaf by a direct read (objects/versioned_direct.h): one walk
+ * over the records of the leaf, and copies of the header, the fences and the entry.
+ * Invariant: a result is used only if the extent was not used again since the head was loaded. Until then,
+ * each part of the leaf is checked before its use, because it may be of another use of the extent. */
+#include <string.h>
+
+#include "systems/tree/seek.h"
+
+#ifdef REMO_SIM_SMALL
+#define FIRST_BYTES 32u /* of a node, copied at once: the header, and the fences of usual length */
+#else
+#define FIRST_BYTES 64u
+#endif
+#define RECORDS_BYTES 256u /* prefetched: of the header and the records, and of the node */
+#define NODE_BYTES 256u
+#define CHANGING_AT offsetof(struct tree_header, count) /* of the part of the header that changes alone */
+#define CHANGING_BYTES (sizeof(struct tree_header) - CHANGING_AT)
+
+/* ---- begin ---- */
+
+static inline void prefetch_lines(const char *place, uint64_t bytes) {
+    for (uint64_t i = 0; i < bytes; i += REMO__CACHE_LINE)
+        remo__mapped_prefetch(place + i);
+}
+
+static inline bool begin(struct tree_seek *seek, uint32_t object) {
+    const struct remo_tree *tree = seek->tree;
+    struct remo__versioned_direct *direct = &seek->direct;
+    if (!remo__versioned_direct_begin(tree->nodes, remo__thread(tree->node), seek->owner, object, direct))
+        return false;
+    prefetch_lines(direct->extent, RECORDS_BYTES);
+    prefetch_lines(remo__versioned_direct_base(direct), NODE_BYTES);
+    return true;
+}
+
+/* ---- search ---- */
+
+/* Note the changes of the leaf, and apply those of its header. Returns false if a record is not valid. */
+static inline bool apply_changes(struct remo__versioned_direct *direct, struct tree_header *header) {
+    struct remo__versioned_patch patch;
+    const char *changing = NULL;
+    for (uint32_t at = 0; at < direct->record_bytes;) {
+        if (!remo__versioned_direct_next(direct, &at, &patch))
+            return false;
+        if (patch.offset == CHANGING_AT && patch.bytes == CHANGING_BYTES)
+            changing = patch.data; /* the later one counts */
+        else
+            remo__versioned_direct_note(direct, &patch);
+    }
+    if (changing)
+        remo__copy_from((char *)header + CHANGING_AT, changing, CHANGING_BYTES);
+    return true;
+}
+
+/* Return which of the next fingerprints, of which `left` are of the run, are equal to that of the key, as
+ * bits. */
+static inline uint64_t equal_fingerprints(const struct tree_seek *seek, uint32_t at, uint32_t left,
+                                          uint8_t fingerprint) {
+    const char *fingerprints = remo__versioned_direct_base(&seek->direct) + at;
+    char block[REMO__EQUAL_BYTES];
+    if (left >= REMO__EQUAL_BYTES)
+        return remo__equal_from(fingerprints, fingerprint);
+    uint64_t equal;
+    if (remo__likely(at + REMO__EQUAL_BYTES <= seek->tree->node_bytes)) {
+        equal = remo__equal_from(fingerprints, fingerprint);
+    } else { /* a whole block would pass the end of the node */
+        remo__copy_from(block, fingerprints, left);
+        equal = remo__equal_bytes(block, fingerprint);
+    }
+    return equal & ((UINT64_C(1) << left) - 1);
+}
+
+/* Return the offset of an entry of the run. If the run is mixed, its slot is in the buffer then. */
+static inline uint32_t offset_of(const struct tree_seek *seek, const struct tree_header *header,
+                                 uint32_t index) {
+    if (!remo__tree_is_compact(header))
+        remo__tree_seek_fetch(seek, NULL, remo__tree_slot_at(header, index), 2);
+    return remo__tree_offset(seek->buffer, header, index);
+}
+
+/* List entries of the run, from seek->index on, that have the fingerprint of the key, and prefetch them. */
+static inline __attribute__((always_inline)) void list_candidates(struct tree_seek *seek,
+                                                                  const struct tree_header header) {
+    const char *node = remo__versioned_direct_base(&seek->direct);
+    uint8_t fingerprint = remo__tree_fingerprint(seek->key);
+    uint32_t run = header.run, at = remo__tree_fingerprints_at(&header), count = 0, first = seek->index;
+    for (; first < run && count < TREE_CANDIDATES; first += REMO__EQUAL_BYTES) {
+        uint64_t equal = equal_fingerprints(seek, at + first, run - first, fingerprint);
+        for (; equal != 0 && count < TREE_CANDIDATES; equal &= equal - 1) {
+            uint32_t index = first + (uint32_t)__builtin_ctzll(equal);
+            uint32_t offset = offset_of(seek, &header, index);
+            seek->candidates[count++] = (struct tree_candidate){index, offset};
+            remo__mapped_prefetch(node + offset);
+        }
+    }
+    seek->index = count == TREE_CANDIDATES ? seek->candidates[TREE_CANDIDATES - 1].index + 1 : first;
+    seek->count = count;
+}
+
+/* The header is checked in a copy of its own, so that the compiler keeps it in registers. */
+static inline bool search(struct tree_seek *seek) {
+    struct remo__versioned_direct *direct = &seek->direct;
+    const char *node = remo__versioned_direct_base(direct);
+    struct tree_header header;
+    if (!remo__versioned_direct_open(direct))
+        return false;
+    remo__copy_from(seek->buffer, node, FIRST_BYTES);
+    memcpy(&header, seek->buffer, sizeof header);
+    if (!apply_changes(direct, &header))
+        return false;
+    uint32_t index_at = remo__tree_index_at(&header);
+    if (!remo__tree_header_is_valid(&header, seek->tree->node_bytes) || header.level > 0
+        || direct->low < index_at)
+        return false; /* records change only the entries and the bits, unless they write the complete node */
+    if (index_at > FIRST_BYTES)
+        remo__copy_from(seek->buffer + FIRST_BYTES, node + FIRST_BYTES, index_at - FIRST_BYTES);
+    if (!remo__tree_fences_cover(seek->buffer, &header, seek->key))
+        return false;
+    seek->header = header;
+    seek->index = 0;
+    list_candidates(seek, header);
+    return true;
+}
+
+/* ---- finish ---- */
+
+/* Copy the byte with the bit of an entry to the buffer. The first bytes of the base are there. */
+static inline void fetch_bit(const struct tree_seek *seek, uint32_t at) {
+    if (at >= FIRST_BYTES || remo__versioned_direct_may_change(&seek->direct, at, 1))
+        remo__tree_seek_fetch(seek, NULL, at, 1);
+}
+
+/* Find the key in the run. A result of the first entry that is not SEEK_ABSENT ends the search. */
+static inline enum tree_seek_result find_in_run(struct tree_seek *seek) {
+    const struct tree_header *header = &seek->header;
+    for (;;) {
+        for (uint32_t i = 0; i < seek->count; i++) {
+            const struct tree_candidate *candidate = &seek->candidates[i];
+            if (remo__tree_is_compact(header)) /* the slot of a mixed run is in the buffer */
+                fetch_bit(seek, remo__tree_bit_at(header, candidate->index));
+            enum tree_seek_result result = remo__tree_seek_compare(seek, NULL, header, candidate);
+            if (result != SEEK_ABSENT)
+                return result;
+        }
+        if (remo__likely(seek->index >= header->run))
+            return SEEK_ABSENT;
+        list_candidates(seek, seek->header);
+    }
+}
+
+static enum tree_seek_result find_in_tail(struct tree_seek *seek) {
+    const struct tree_header *header = &seek->header;
+    if (header->end == header->tail)
+        return SEEK_ABSENT;
+    remo__tree_seek_fetch(seek, NULL, header->tail, (uint32_t)header->end - header->tail);
+    return remo__tree_seek_tail(seek, header);
+}
+
+static inline bool finish(struct tree_seek *seek) {
+    enum tree_seek_result result = find_in_run(seek);
+    if (result == SEEK_ABSENT)
+        result = find_in_tail(seek);
+    if (result == SEEK_DAMAGED
+        || !remo__versioned_direct_end(&seek->direct, remo__tree_run_at(&seek->header)))
+        return false;
+    seek->result = result;
+    return true;
+}
+
+/* ---- the steps ---- */
+
+bool remo__tree_direct_begin(struct tree_seek *seek, uint32_t object) {
+    return begin(seek, object);
+}
+
+bool remo__tree_direct_search(struct tree_seek *seek) {
+    return search(seek);
+}
+
+bool remo__tree_direct_finish(struct tree_seek *seek) {
+    return finish(seek);
+}
+
+bool remo__tree_direct_get(struct tree_seek *seek, uint32_t object) {
+    return begin(seek, object) && search(seek) && finish(seek);
+}
