@@ -148,12 +148,14 @@ static bool copy_directly(const struct remo_versioned *table, uint32_t object, s
         || !remo__versioned_direct_open(&direct))
         return false;
     result->version = remo__load(direct.extent + offsetof(struct remo__versioned_header, base_version));
-    for (uint32_t at = 0; at < direct.record_bytes;) {
-        if (!remo__versioned_direct_next(&direct, &at, &patch))
+    struct remo__versioned_walk walk = remo__versioned_direct_walk(&direct);
+    while (walk.left > 0) {
+        if (!remo__versioned_direct_next(&walk, &patch))
             return false;
         result->version = remo__load(patch.data - sizeof(struct remo__versioned_record));
-        remo__versioned_direct_note(&direct, &patch);
+        remo__versioned_direct_note(&walk, &patch);
     }
+    remo__versioned_direct_noted(&direct, &walk);
     remo__versioned_direct_copy(&direct, 0, result->value, table->shape.object_bytes);
     return remo__versioned_direct_end(&direct, table->shape.object_bytes);
 }

@@ -5,7 +5,7 @@
  *
  *   begin   find the extent, if its location is known
  *   open    load the head: the read has the state of this instant
- *   next    walk over the records that the head counts: each is a change of the object
+ *   walk    over the records that the head counts: each is a change of the object
  *   copy    copy bytes of the object
  *   end     load the head again: the extent was not used again since `open`
  *
@@ -119,27 +119,52 @@ static inline bool remo__versioned_direct_open(struct remo__versioned_direct *di
            && words <= direct->shape->log_words;
 }
 
-/* Load the record at offset *at of the records, and set *at to its end. Returns false if it is not valid. The
- * load stays in the extent even if the record has no room: the base follows the records. */
-static inline bool remo__versioned_direct_next(const struct remo__versioned_direct *direct, uint32_t *at,
+/* A walk over the records: a local variable of the caller, so that the compiler keeps it in registers. */
+struct remo__versioned_walk {
+    const char *next;
+    uint32_t left; /* bytes of records */
+    uint32_t object_bytes;
+    uint32_t low, high; /* as in struct remo__versioned_direct */
+};
+
+static inline struct remo__versioned_walk
+remo__versioned_direct_walk(const struct remo__versioned_direct *direct) {
+    return (struct remo__versioned_walk){.next = remo__versioned_direct_records(direct),
+                                         .left = direct->record_bytes,
+                                         .object_bytes = direct->shape->object_bytes,
+                                         .low = UINT32_MAX};
+}
+
+/* Load the next record, of which at least a part is left. Returns false if it is not valid. The load stays in
+ * the extent even if the record has no room: the base follows the records. */
+static inline bool remo__versioned_direct_next(struct remo__versioned_walk *walk,
                                                struct remo__versioned_patch *ret_patch) {
-    const char *record = remo__versioned_direct_records(direct) + *at;
-    uint64_t place = remo__load(record + offsetof(struct remo__versioned_record, place));
-    uint32_t offset = (uint32_t)(place >> 32), bytes = (uint32_t)(place & (REMO__VERSIONED_ENDS - 1)),
+    uint64_t place = remo__load(walk->next + offsetof(struct remo__versioned_record, place)),
+             offset = place >> 32, bytes = place & (REMO__VERSIONED_ENDS - 1),
              size = REMO__VERSIONED_RECORD_BYTES + (bytes + 7) / 8 * 8;
-    if (remo__unlikely((uint64_t)offset + bytes > direct->shape->object_bytes
-                       || size > direct->record_bytes - *at))
+    if (remo__unlikely(offset + bytes > walk->object_bytes || size > walk->left))
         return false;
-    *at += size;
-    *ret_patch = (struct remo__versioned_patch){offset, bytes, record + REMO__VERSIONED_RECORD_BYTES};
+    ret_patch->offset = (uint32_t)offset;
+    ret_patch->bytes = (uint32_t)bytes;
+    ret_patch->data = walk->next + REMO__VERSIONED_RECORD_BYTES;
+    walk->next += size;
+    walk->left -= (uint32_t)size;
     return true;
 }
 
 /* Note a change that remo__versioned_direct_copy applies. */
-static inline void remo__versioned_direct_note(struct remo__versioned_direct *direct,
+static inline void remo__versioned_direct_note(struct remo__versioned_walk *walk,
                                                const struct remo__versioned_patch *patch) {
-    direct->low = (uint32_t)remo__min(direct->low, patch->offset);
-    direct->high = (uint32_t)remo__max(direct->high, patch->offset + patch->bytes);
+    uint32_t end = patch->offset + patch->bytes;
+    walk->low = patch->offset < walk->low ? patch->offset : walk->low;
+    walk->high = end > walk->high ? end : walk->high;
+}
+
+/* End the walk: the noted changes are complete. */
+static inline void remo__versioned_direct_noted(struct remo__versioned_direct *direct,
+                                                const struct remo__versioned_walk *walk) {
+    direct->low = walk->low;
+    direct->high = walk->high;
 }
 
 /* Return whether a noted change may be one of a range. */

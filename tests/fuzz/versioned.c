@@ -159,11 +159,13 @@ static void read_directly(const struct remo__versioned_shape *shape, struct remo
     struct remo__versioned_patch patch;
     if (!remo__versioned_direct_open(&direct))
         return;
-    for (uint32_t at = 0; at < direct.record_bytes;) {
-        if (!remo__versioned_direct_next(&direct, &at, &patch))
+    struct remo__versioned_walk walk = remo__versioned_direct_walk(&direct);
+    while (walk.left > 0) {
+        if (!remo__versioned_direct_next(&walk, &patch))
             return;
-        remo__versioned_direct_note(&direct, &patch);
+        remo__versioned_direct_note(&walk, &patch);
     }
+    remo__versioned_direct_noted(&direct, &walk);
     unsigned char *value = malloc(shape->object_bytes), *part = malloc(shape->object_bytes);
     apply(shape, image, direct.record_bytes / 8, value);
     for (uint32_t offset = 0; offset < shape->object_bytes; offset += 1 + offset / 3)

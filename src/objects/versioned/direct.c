@@ -20,15 +20,14 @@ bool remo__versioned_direct_begin(const struct remo_versioned *versioned, struct
     ret_direct->stats = is_own ? NULL : remo__channel_counters(memory->channel, thread);
     ret_direct->extent = is_own ? memory->own + at : remo__memory_mapped(memory, owner, at);
     ret_direct->generation = remo__versioned_generation(location);
-    ret_direct->low = UINT32_MAX;
-    ret_direct->high = 0;
     return location != 0 && ret_direct->extent;
 }
 
 void remo__versioned_direct_apply(const struct remo__versioned_direct *direct, uint32_t offset, void *dst,
                                   uint32_t bytes) {
     struct remo__versioned_patch patch;
-    for (uint32_t at = 0; at < direct->record_bytes && remo__versioned_direct_next(direct, &at, &patch);) {
+    struct remo__versioned_walk walk = remo__versioned_direct_walk(direct);
+    while (walk.left > 0 && remo__versioned_direct_next(&walk, &patch)) {
         if (patch.offset >= offset + bytes || offset >= patch.offset + patch.bytes)
             continue;
         uint32_t first = remo__max(patch.offset, offset),

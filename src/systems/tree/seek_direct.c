@@ -36,17 +36,20 @@ static inline bool begin(struct tree_seek *seek, uint32_t object) {
 /* ---- search ---- */
 
 /* Note the changes of the leaf, and apply those of its header. Returns false if a record is not valid. */
-static inline bool apply_changes(struct remo__versioned_direct *direct, struct tree_header *header) {
+static inline __attribute__((always_inline)) bool apply_changes(struct remo__versioned_direct *direct,
+                                                                struct tree_header *header) {
     struct remo__versioned_patch patch;
     const char *changing = NULL;
-    for (uint32_t at = 0; at < direct->record_bytes;) {
-        if (!remo__versioned_direct_next(direct, &at, &patch))
+    struct remo__versioned_walk walk = remo__versioned_direct_walk(direct);
+    while (walk.left > 0) {
+        if (!remo__versioned_direct_next(&walk, &patch))
             return false;
         if (patch.offset == CHANGING_AT && patch.bytes == CHANGING_BYTES)
             changing = patch.data; /* the later one counts */
         else
-            remo__versioned_direct_note(direct, &patch);
+            remo__versioned_direct_note(&walk, &patch);
     }
+    remo__versioned_direct_noted(direct, &walk);
     if (changing)
         remo__copy_from((char *)header + CHANGING_AT, changing, CHANGING_BYTES);
     return true;
@@ -54,8 +57,8 @@ static inline bool apply_changes(struct remo__versioned_direct *direct, struct t
 
 /* Return which of the next fingerprints, of which `left` are of the run, are equal to that of the key, as
  * bits. */
-static inline uint64_t equal_fingerprints(const struct tree_seek *seek, uint32_t at, uint32_t left,
-                                          uint8_t fingerprint) {
+static inline __attribute__((always_inline)) uint64_t
+equal_fingerprints(const struct tree_seek *seek, uint32_t at, uint32_t left, uint8_t fingerprint) {
     const char *fingerprints = remo__versioned_direct_base(&seek->direct) + at;
     char block[REMO__EQUAL_BYTES];
     if (left >= REMO__EQUAL_BYTES)
@@ -130,6 +133,11 @@ static inline void fetch_bit(const struct tree_seek *seek, uint32_t at) {
         remo__tree_seek_fetch(seek, NULL, at, 1);
 }
 
+/* Rare, and so of its own: search has the other copy of list_candidates. */
+static __attribute__((noinline)) void list_more(struct tree_seek *seek) {
+    list_candidates(seek, seek->header);
+}
+
 /* Find the key in the run. A result of the first entry that is not SEEK_ABSENT ends the search. */
 static inline enum tree_seek_result find_in_run(struct tree_seek *seek) {
     const struct tree_header *header = &seek->header;
@@ -144,7 +152,7 @@ static inline enum tree_seek_result find_in_run(struct tree_seek *seek) {
         }
         if (remo__likely(seek->index >= header->run))
             return SEEK_ABSENT;
-        list_candidates(seek, seek->header);
+        list_more(seek);
     }
 }
 
