@@ -4,6 +4,7 @@
 #include "sim/cases/kv.h"
 
 #define WINDOW 4u
+#define POLLS 3u /* an update has three steps: acquire the lock, read the slot, write */
 
 struct entry {
     struct remo_kv_op op;
@@ -26,6 +27,7 @@ static void start(struct kv_state *s, uint32_t rank, struct entry *entry) {
                                     .value = &entry->value,
                                     .value_bytes = sizeof entry->value,
                                     .delta = entry->value};
+    entry->has_ended = false;
     entry->call = sim_kv_begin(s, rank, entry->function, entry->key, entry->value, 0);
     int rc = remo_kv_start(s->kvs[rank], &entry->op);
     sim_require(rc == 0 || sim_excused(rank, SIM_ANY, rc), "start: %d (%s)", rc, remo_last_error());
@@ -77,6 +79,54 @@ static void window_body(void *state, uint32_t rank, uint32_t thread) {
         (void)sim_kv_call(s, rank, MAP_GET, keys[i], 0);
 }
 
+/* Return a key whose hash has the same lowest bits as that of key 1. */
+static uint64_t neighbour_of_1(void) {
+    uint64_t key = 2, first = 1;
+    while ((remo__kv_hash(&key, sizeof key) ^ remo__kv_hash(&first, sizeof first)) % REMO__KV_UPDATES != 0)
+        key++;
+    return key;
+}
+
+/* Start an update, wait for it, and read its key. */
+static void update_and_get(struct kv_state *s, uint32_t rank, struct entry *entries, uint32_t number) {
+    start(s, rank, &entries[number]);
+    (void)remo_kv_wait(s->kvs[rank], &entries[number].op);
+    end_complete(s, rank, entries);
+    (void)sim_kv_call(s, rank, MAP_GET, entries[number].key, 0);
+}
+
+/* Each node updates the same key several times in one window, so the updates are merged. The thread reads the
+ * key while the first update is in flight; the value of an update that starts later is newer. */
+static void merged_body(void *state, uint32_t rank, uint32_t thread) {
+    struct kv_state *s = state;
+    uint64_t other = neighbour_of_1();
+    struct entry entries[WINDOW] = {
+        {.function = MAP_UPDATE, .key = 1, .value = 100 * (rank + 1)},
+        {.function = MAP_UPDATE, .key = other, .value = 200 * (rank + 1)},
+        {.function = MAP_UPDATE, .key = 1, .value = 300 * (rank + 1)},
+        {.function = MAP_UPDATE, .key = 1, .value = 400 * (rank + 1)},
+    };
+    (void)thread;
+    for (uint32_t i = 0; i < WINDOW; i++)
+        entries[i].has_ended = true; /* not started */
+    if (rank == 0) {
+        (void)sim_kv_call(s, rank, MAP_INSERT, 1, 10);
+        (void)sim_kv_call(s, rank, MAP_INSERT, other, 20);
+    }
+    start(s, rank, &entries[0]);
+    for (uint32_t i = 0; i < POLLS && entries[0].op.status == -EINPROGRESS; i++) {
+        (void)remo_kv_poll(s->kvs[rank]);
+        (void)sim_kv_call(s, rank, MAP_GET, 1, 0);
+    }
+    start(s, rank, &entries[1]);
+    for (uint32_t i = 2; i < WINDOW; i++)
+        update_and_get(s, rank, entries, i);
+    for (uint32_t i = 0; i < WINDOW; i++)
+        (void)remo_kv_wait(s->kvs[rank], &entries[i].op);
+    end_complete(s, rank, entries);
+    (void)sim_kv_call(s, rank, MAP_GET, other, 0);
+}
+
 static void open_words(void *state, struct remo_node *node, uint32_t rank) {
     sim_kv_open(state, node, rank, 8, 1);
 }
@@ -90,5 +140,17 @@ const struct sim_case sim_case_kv_window = {.object = "kv",
                                             .open = open_words,
                                             .close = sim_kv_close,
                                             .body = window_body,
+                                            .after = sim_kv_after,
+                                            .oracle = &oracle_map};
+
+const struct sim_case sim_case_kv_merged = {.object = "kv",
+                                            .name = "merged",
+                                            .about = "updates of one key, in flight together on each node",
+                                            .nodes = 2,
+                                            .threads = 1,
+                                            .state_bytes = sizeof(struct kv_state),
+                                            .open = open_words,
+                                            .close = sim_kv_close,
+                                            .body = merged_body,
                                             .after = sim_kv_after,
                                             .oracle = &oracle_map};

@@ -4,6 +4,7 @@
  *   cursor.c       iteration over all keys
  *   op.c           operations in flight: a window per thread or task, and its changes
  *   change.c       each change under the lock of the key's stripe
+ *   merge.c        updates of one key that a window holds together
  *   find.c         from a key to the slot that holds it
  *   kept_stripe.c  a stripe that stays locked while a write may be in flight
  *   reclaim.c      slots that a node marked DELETED, but whose record did not arrive
@@ -34,6 +35,7 @@
 #define REMO__KV_READS_MAX 4u
 #define REMO__KV_TASK_READS_MAX 2u
 #define REMO__KV_DEADLINE_POLLS 4u
+#define REMO__KV_UPDATES 2u
 #else
 #define REMO__KV_MESSAGES_MIN 4u    /* in flight from one node, at least: among many nodes */
 #define REMO__KV_MESSAGES_MAX 16u   /* at most: among few nodes */
@@ -41,6 +43,7 @@
 #define REMO__KV_READS_MAX 126u     /* of a thread, in flight; only on fabrics that are not mapped */
 #define REMO__KV_TASK_READS_MAX 8u  /* of a task: there may be many, and each probably has few in flight */
 #define REMO__KV_DEADLINE_POLLS 64u /* polls from one check of the deadlines to the next */
+#define REMO__KV_UPDATES 64u        /* updates that further ones of their keys can find */
 #endif
 #define REMO__KV_MESSAGES_OF_ALL 256u         /* from all nodes together, unless each has the minimum */
 #define REMO__KV_READS_BYTES (4u << 20)       /* memory for these reads: fewer if slots are large */
@@ -97,6 +100,10 @@ struct remo__kv_thread {
     uint32_t reads_count;                          /* operations at REMO__KV_STEP_READ */
     struct remo_kv_op *first_change, *last_change; /* at step QUEUED */
     uint32_t changes_count;                        /* in this list */
+    /* Of a window: the state of the last worker that has begun an update, by hash of the key. */
+    struct remo__kv_thread *updates[REMO__KV_UPDATES];
+    /* Of a worker: the update that it makes, until it chooses the value; and those merged into it. */
+    struct remo_kv_op *update, *first_merged, *last_merged;
     uint32_t locked_count; /* mapped fabrics: operations of this window at steps SEND and ACK */
     uint32_t failed_tries;
     bool is_kept; /* a stripe stays locked: a write of this state to kept_node may still be in flight */
@@ -163,6 +170,7 @@ enum remo__kv_step {
     REMO__KV_STEP_START,    /* change: acquire the lock (mapped fabric), or queue the change for a worker */
     REMO__KV_STEP_QUEUED,   /* change: no worker has taken it yet */
     REMO__KV_STEP_CHANGE,   /* change: a worker makes it, or the caller itself */
+    REMO__KV_STEP_MERGED,   /* update: completes with an update of the same key, which a worker makes */
     REMO__KV_STEP_SEND,     /* insert, delete: send the record of `entry`; the lock is held */
     REMO__KV_STEP_ACK, /* insert: wait until all receivers have acknowledged `message`; the lock is held */
     REMO__KV_STEP_SETTLED, /* insert, delete: the lock is held; its holder completes the operation */
@@ -185,7 +193,7 @@ struct remo__kv_op_state {
     uint64_t deadline_ns;          /* 0: not set; the first check of the deadlines sets it */
     uint64_t message;              /* number of the message with the record */
     struct remo_ack ack;
-    struct remo_kv_op *next_change; /* in the list of first_change */
+    struct remo_kv_op *next_change; /* in the list of first_change or first_merged */
     struct remo__task *worker;      /* that is parked at SEND or ACK; NULL: none */
 } __attribute__((may_alias));
 
@@ -365,6 +373,20 @@ int remo__kv_refuse_capacity(size_t bytes, size_t cap);
 /* Set the sentence for a search without a result. Return `lost_error`, the error of a node that could not be
  * read, or -ENOENT if it is 0. */
 int remo__kv_fail_not_found(int lost_error);
+
+/* ---- merge.c ---- */
+
+/* A worker begins the change. If it is an update, further ones of its key can be merged into it. */
+void remo__kv_offer_update(struct remo__kv_thread *own, struct remo_kv_op *op);
+/* Merge an update into one of the same key that a worker of the window makes, if the worker has not chosen
+ * the value yet. Returns false if there is none. */
+bool remo__kv_try_merge(struct remo__kv_thread *mine, struct remo_kv_op *op);
+/* Return the update whose value is to be written: the last one that is merged into `op`, else `op` itself. It
+ * overwrites the others at once. Later updates are not merged into it. */
+struct remo_kv_op *remo__kv_choose_update(struct remo__kv_thread *own, struct remo_kv_op *op);
+/* Remove the updates that are merged into that of the worker, and return the first; the others follow by
+ * next_change. Their status is that of the worker's update. */
+struct remo_kv_op *remo__kv_take_merged(struct remo__kv_thread *own);
 
 /* ---- change.c ---- */
 

@@ -253,6 +253,15 @@ static void remove_change(struct remo__kv_thread *mine, const struct remo_kv_op 
     }
 }
 
+/* Complete the updates that are merged into that of the worker. */
+static void complete_merged(struct remo__kv_thread *own, int status) {
+    struct remo_kv_op *next;
+    for (struct remo_kv_op *op = remo__kv_take_merged(own); op; op = next) {
+        next = remo__kv_op_state(op)->next_change;
+        complete_op(own->window, op, status);
+    }
+}
+
 /* Complete an insert or delete at step SETTLED, as the holder of its lock. Returns its status. */
 static int finish_change(struct remo_kv *kv, struct remo_kv_op *op) {
     const struct remo__kv_op_state *state = remo__kv_op_state(op);
@@ -274,6 +283,7 @@ static int lock_and_change(struct remo_kv *kv, struct remo__kv_thread *own, stru
 static void make_change(struct remo_kv *kv, struct remo__kv_thread *own, struct remo_kv_op *op) {
     struct remo__kv_op_state *state = remo__kv_op_state(op);
     state->is_awaited = true;
+    remo__kv_offer_update(own, op);
     int status = lock_and_change(kv, own, op);
     if (status == -EINPROGRESS) {
         state->deadline_ns = 0; /* of the record */
@@ -285,6 +295,7 @@ static void make_change(struct remo_kv *kv, struct remo__kv_thread *own, struct 
     if (status < 0 && state->outcome == 0)
         remo__worker_report(state->owner->last_error);
     complete_op(state->owner, op, status);
+    complete_merged(own, status);
 }
 
 /* A worker makes changes until none is left, or until it can make no more. */
@@ -292,7 +303,8 @@ static int work(void *ctx) {
     struct remo__kv_thread *own = ctx;
     struct remo_kv_op *op;
     while (remo__kv_worker_is_able(own) && (op = take_change(own->window)) != NULL)
-        make_change(own->kv, own, op);
+        if (!remo__kv_try_merge(own->window, op))
+            make_change(own->kv, own, op);
     remo__kv_worker_give(own);
     return 0;
 }
@@ -425,7 +437,7 @@ static void advance_op(struct remo_kv *kv, struct remo__kv_thread *mine, struct 
     case REMO__KV_STEP_START:
         if (kv->node->mapped)
             try_change(kv, mine, op);
-        else
+        else if (!remo__kv_try_merge(mine, op))
             append_change(mine, op);
         break;
     case REMO__KV_STEP_ACK:
@@ -434,6 +446,7 @@ static void advance_op(struct remo_kv *kv, struct remo__kv_thread *mine, struct 
         break;
     case REMO__KV_STEP_QUEUED:
     case REMO__KV_STEP_CHANGE:
+    case REMO__KV_STEP_MERGED:
     case REMO__KV_STEP_SEND:
     case REMO__KV_STEP_SETTLED: break;
     }

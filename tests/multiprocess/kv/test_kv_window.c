@@ -660,6 +660,62 @@ static int full_window(struct remo_node *node, void *ctx) {
     return cluster_meet();
 }
 
+/* ---- updates of one key ---- */
+
+/* A window of updates of one key takes the operations of one update on a network. The last one wins. */
+static int merged(struct remo_node *node, void *ctx) {
+    enum { WINDOW = 8 };
+    struct remo_kv *kv;
+    struct remo_kv_op ops[WINDOW];
+    struct remo_stats before, after;
+    uint64_t key = 1, values[WINDOW], value = 0;
+    (void)ctx;
+    CHECK(open_small(node, &kv) == 0);
+    if (remo_node_rank(node) == 0)
+        CHECK_OK(remo_kv_insert(kv, &key, sizeof key, &value, sizeof value));
+    CHECK_OK(cluster_meet());
+    if (remo_node_rank(node) == 1) {
+        CHECK_OK(remo_kv_update(kv, &key, sizeof key, &value, sizeof value)); /* connects */
+        remo_channel_stats(remo_kv_channel(kv), &before);
+        for (uint32_t i = 0; i < WINDOW; i++) {
+            values[i] = i + 1;
+            ops[i] = op_of(REMO_KV_UPDATE, &key, &values[i]);
+            CHECK_OK(remo_kv_start(kv, &ops[i]));
+        }
+        for (uint32_t i = 0; i < WINDOW; i++)
+            CHECK_OK(remo_kv_wait(kv, &ops[i]));
+        remo_channel_stats(remo_kv_channel(kv), &after);
+        CHECK_EQUAL(after.reads - before.reads, 1);
+        CHECK_EQUAL(after.writes - before.writes, 1);
+        CHECK_EQUAL(after.atomics - before.atomics, 2);
+        CHECK_OK(remo_kv_get(kv, &key, sizeof key, &value, sizeof value, NULL));
+        CHECK_EQUAL(value, WINDOW);
+    }
+    CHECK_OK(cluster_meet());
+    remo_kv_close(kv);
+    return cluster_meet();
+}
+
+/* Merged updates of an absent key have the error of the one into which they are merged. */
+static int merged_absent(struct remo_node *node, void *ctx) {
+    enum { WINDOW = 4 };
+    struct remo_kv *kv;
+    struct remo_kv_op ops[WINDOW];
+    uint64_t key = 1;
+    (void)ctx;
+    CHECK(open_small(node, &kv) == 0);
+    for (uint32_t i = 0; i < WINDOW; i++) {
+        ops[i] = op_of(REMO_KV_UPDATE, &key, &key);
+        CHECK_OK(remo_kv_start(kv, &ops[i]));
+    }
+    for (uint32_t i = 0; i < WINDOW; i++)
+        CHECK_SENTENCE(remo_kv_wait(kv, &ops[i]), -ENOENT, "key");
+    CHECK_EQUAL(remo_kv_poll(kv), 0);
+    CHECK_OK(cluster_meet());
+    remo_kv_close(kv);
+    return cluster_meet();
+}
+
 /* ---- deferred records ---- */
 
 /* Node 1 deletes a key, and its record is deferred. It makes no further change, but its service thread sends
@@ -783,6 +839,8 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(stale_slot, 1),
         CLUSTER_TEST(reclaims, 2),
         CLUSTER_TEST(full_window, 2),
+        CLUSTER_TEST(merged, 2, .only_on = "ofi"),
+        CLUSTER_TEST(merged_absent, 2),
         CLUSTER_TEST(deferred, 2),
         CLUSTER_TEST(neighbours, 2),
         {0},
