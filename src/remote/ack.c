@@ -142,6 +142,16 @@ struct remo_ack remo__ack_awaited(struct remo__thread *thread) {
     return ack;
 }
 
+/* Workers run briefly, so one reading of the clock serves all of them in a run. */
+static uint64_t deadline_of(struct remo__scheduler *scheduler, uint64_t timeout_ns) {
+    uint64_t deadline_ns;
+    if (scheduler != scheduler->thread->workers)
+        return remo__deadline(timeout_ns);
+    if (scheduler->now_ns == 0)
+        scheduler->now_ns = remo__now_ns();
+    return __builtin_add_overflow(scheduler->now_ns, timeout_ns, &deadline_ns) ? REMO_FOREVER : deadline_ns;
+}
+
 /* The ack has its waiter since before the start, so a wait takes no lock. The last other task may end while
  * this one is parked: then remo_ack_wait waits. */
 int remo__ack_await(struct remo_ack *ack, uint64_t timeout_ns) {
@@ -151,7 +161,7 @@ int remo__ack_await(struct remo_ack *ack, uint64_t timeout_ns) {
     int rc = 0;
     while (rc == 0 && remo__ack_pending(ack) && remo__ack_task(ack)
            && (scheduler = remo__scheduler_of(thread->node)) && scheduler->thread == thread) {
-        deadline_ns = deadline_ns ? deadline_ns : remo__deadline(timeout_ns);
+        deadline_ns = deadline_ns ? deadline_ns : deadline_of(scheduler, timeout_ns);
         rc = remo__wait_parked(scheduler, deadline_ns);
     }
     if (!remo__ack_pending(ack))

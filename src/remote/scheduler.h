@@ -75,6 +75,7 @@ struct remo__scheduler {
     uint32_t polling_count;     /* of those whose condition changes without notification */
     struct remo__task **timers; /* [1 .. timer_count]: a heap by deadline_ns */
     uint32_t timer_count;
+    uint64_t now_ns; /* of workers: the time of this run, read when a worker first needs it; 0: not yet */
     struct remo__task *free;
     struct remo__task *tasks; /* [1 + task_count_max]; tasks[0] is the root */
     struct remo__stacks stacks;

@@ -48,6 +48,7 @@ void remo__workers_run(struct remo__thread *thread) {
     remo__scheduler = workers;
     uint32_t depth =
         thread->node->mapped ? 0 : remo__slots_recork(thread, 0); /* a worker that parks sets 0 */
+    workers->now_ns = 0;
     run_ready(workers);
     if (depth > 0)
         (void)remo__slots_recork(thread, depth);
