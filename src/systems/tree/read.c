@@ -274,7 +274,9 @@ static void seek_directly(struct gets *gets) {
     }
 }
 
-/* Read the leaves of the keys of one owner at the same time, as far as cached inner nodes lead to them. */
+/* Read the leaves of the keys of one owner at the same time, as far as cached inner nodes lead to them. After
+ * an error none of them has a result: the visits may have stored results of objects that were to be visited
+ * again. */
 static int seek_together(struct gets *gets, uint32_t owner) {
     struct remo_versioned_item leaves[TREE_WINDOW];
     uint32_t count = 0;
@@ -285,17 +287,12 @@ static int seek_together(struct gets *gets, uint32_t owner) {
             && remo__tree_cached_leaf(seek->cache, seek->tree->node_bytes, owner, seek->key, &object))
             leaves[count++] = (struct remo_versioned_item){.object = object, .value = seek};
     }
-    return count > 0 ? remo_versioned_visit_each(gets->tree->nodes, owner, remo__tree_seek_prepare,
-                                                 remo__tree_seek_search, leaves, count)
-                     : 0;
-}
-
-/* The visits at an owner have failed: they may have stored results of objects that were to be visited
- * again. */
-static void forget_results(struct gets *gets, uint32_t owner) {
-    for (uint32_t i = 0; i < gets->count; i++)
-        if (gets->seeks[i].owner == owner)
-            gets->seeks[i].result = SEEK_WRONG_WAY;
+    int rc = count > 0 ? remo_versioned_visit_each(gets->tree->nodes, owner, remo__tree_seek_prepare,
+                                                   remo__tree_seek_search, leaves, count)
+                       : 0;
+    for (uint32_t i = 0; i < count && rc != 0; i++)
+        ((struct tree_seek *)leaves[i].value)->result = SEEK_WRONG_WAY;
+    return rc;
 }
 
 /* A read from an owner has failed. If the owner does not answer, gets from index `first` on that need further
@@ -343,10 +340,8 @@ static int run_gets(struct gets *gets, struct tree_cache *cache, struct tree_buf
         int rc = seek_together(gets, tree->owners[position]);
         if (rc != 0 && !is_each)
             return rc;
-        if (rc != 0) {
-            forget_results(gets, tree->owners[position]);
+        if (rc != 0)
             fail_rest(gets, 0, tree->owners[position], rc);
-        }
     }
     for (uint32_t i = 0; i < gets->count; i++) {
         finish_get(&gets->seeks[i], &gets->items[i]);
