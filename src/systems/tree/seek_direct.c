@@ -11,6 +11,8 @@
 #else
 #define FIRST_BYTES 64u
 #endif
+_Static_assert(sizeof(struct tree_header) <= FIRST_BYTES && FIRST_BYTES <= TREE_NODE_BYTES_MIN,
+               "the first bytes have the header, and are in the node");
 #define RECORDS_BYTES 256u /* prefetched: of the header and the records, and of the node */
 #define NODE_BYTES 256u
 #define CHANGING_AT offsetof(struct tree_header, count) /* of the part of the header that changes alone */
@@ -164,12 +166,20 @@ static enum tree_seek_result find_in_tail(struct tree_seek *seek) {
     return remo__tree_seek_tail(seek, header);
 }
 
+/* Return the bytes of the leaf that a get with this result in the run has read, for statistics. */
+static inline uint64_t count_bytes(const struct tree_seek *seek, enum tree_seek_result in_run) {
+    const struct tree_header *header = &seek->header;
+    return remo__tree_run_at(header)
+           + (in_run == SEEK_FOUND ? seek->entry.key.bytes + seek->entry.value.bytes
+                                   : (uint32_t)header->end - header->tail);
+}
+
 static inline bool finish(struct tree_seek *seek) {
     enum tree_seek_result result = find_in_run(seek);
+    uint64_t bytes = count_bytes(seek, result);
     if (result == SEEK_ABSENT)
         result = find_in_tail(seek);
-    if (result == SEEK_DAMAGED
-        || !remo__versioned_direct_end(&seek->direct, remo__tree_run_at(&seek->header)))
+    if (result == SEEK_DAMAGED || !remo__versioned_direct_end(&seek->direct, bytes))
         return false;
     seek->result = result;
     return true;
