@@ -131,7 +131,8 @@ REMO_API int remo_tree_get(struct remo_tree *tree, const void *key, size_t key_b
                            size_t value_cap, size_t *ret_value_bytes);
 /* Get several keys, each as of an instant of its own, and set value_bytes and status of each item. Read the
  * leaves of up to 16 keys at the same time, if they have the same owner and the inner nodes are cached;
- * otherwise one after another. In mapped memory, the CPU loads parts of several leaves at the same time.
+ * otherwise one after another. In mapped memory the keys may have several owners: the CPU loads parts of
+ * several leaves at the same time.
  * Blocks as remo_tree_get does.
  * Errors, after which the items are undefined: those of remo_tree_get except -ENOENT and -EMSGSIZE. */
 REMO_API int remo_tree_get_many(struct remo_tree *tree, struct remo_tree_item *items, uint32_t count);

@@ -36,7 +36,7 @@
  *          visit, visit_many: as read_at and read_many_at. visit_each: as read for each object, 16 objects at
  *          the same time. In mapped memory, visit_many also loads the first 2 KiB of the next object and 384
  *          bytes of its header and records into the cache during the visit of one. visit_each loads the first
- *          512 bytes of each base, and 384 bytes of header and records, before it reads them.
+ *          256 bytes of each base, and 384 bytes of header and records, before it reads them.
  *          read_at: as read; at most 1 more read of an extent for each move of the object since
  *          `version`; and 1 read of 8 bytes if this node has not found yet that the owner has reached
  *          `version`.
