@@ -1,15 +1,18 @@
-/* tree.c - fuzzes the tree: a node that a reader has copied from a peer (node.h), the requests of changes
- * (serve.c), and all calls on a damaged tree. Input: u8 mode, and the node, or requests {u8 bytes; data}, or
- * damages {u8 object, place, bytes; data}, or u8 from MISDIRECTS. The only node of the job is its own peer.
- * After damages of an odd length the owner has no copies of its inner nodes. Invariants: only the node is
- * read; a request is refused, or makes its change, and the tree remains in order; each call ends. */
+/* tree.c - fuzzes the tree: a node that a reader copies from a peer (node.h) or reads directly, the requests
+ * of changes (serve.c), and all calls on a damaged tree. Input: u8 mode, and the node, or requests {u8 bytes;
+ * data}, or damages {u8 object, place, bytes; data}, or u8 from MISDIRECTS. Odd damages: the owner has no
+ * copies of its inner nodes. The only node of the job is its own peer. Invariants: only the node is read; a
+ * request is refused, or makes its change, and the tree remains in order; each call ends. */
 #include "systems/tree/tree.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/random.h"
 #include "fuzz.h"
+#include "objects/versioned/versioned.h"
+#include "systems/tree/seek.h"
 
 #define NODE_BYTES 512u
 #define KEY_BYTES_MAX 8u
@@ -90,6 +93,79 @@ static void change(const uint8_t *image, uint32_t bytes) {
     free(copy);
 }
 
+/* ---- a node that a get reads directly ---- */
+
+#define RECORD_DATA 24u
+#define RECORD_WORDS ((REMO__VERSIONED_RECORD_BYTES + RECORD_DATA) / 8)
+
+enum { NO_RECORD, HEADER_RECORD, ANY_RANGE, TOO_LARGE, RECORDS };
+
+/* Make a record of this kind, from pseudo-random numbers. Returns its words. */
+static uint32_t make_record(uint64_t *words, uint32_t kind, uint32_t bytes, uint64_t seed) {
+    uint32_t offset = (uint32_t)(seed % bytes), left = bytes - offset,
+             size = 1 + (uint32_t)(seed >> 32) % (kind == TOO_LARGE ? left : remo__min(RECORD_DATA, left));
+    for (uint32_t i = 0; i < RECORD_WORDS; i++)
+        words[i] = seed = remo__random_mix(seed);
+    if (kind == HEADER_RECORD) {
+        offset = offsetof(struct tree_header, count);
+        size = sizeof(struct tree_header) - offset;
+    }
+    words[1] = (uint64_t)offset << 32 | size;
+    return kind == NO_RECORD ? 0 : remo__min(remo__versioned_record_words(size), RECORD_WORDS);
+}
+
+/* A visit of the node finds the same. */
+static void expect_visit(const struct tree_seek *seek, const void *base, uint32_t bytes) {
+    uint64_t copied = 0;
+    struct remo_versioned_view view = {.shape = seek->direct.shape, .base = base, .copied = &copied};
+    struct tree_seek other = {
+        .tree = seek->tree, .buffer = malloc(bytes + TREE_BUFFER_SPARE), .key = seek->key};
+    remo__tree_seek_prepare(&other, &view);
+    remo__tree_seek_search(&other, &view);
+    assert(other.result == seek->result);
+    assert(seek->result != SEEK_FOUND || remo__tree_is_equal(seek->entry.value, other.entry.value));
+    free(other.buffer);
+}
+
+/* Get a key from the node, in an extent of the exact size. */
+static void get_directly(const uint8_t *image, uint32_t bytes, struct tree_bytes key, uint32_t kind) {
+    struct remo__versioned_shape shape = {.object_bytes = bytes,
+                                          .base_bytes = (uint32_t)remo__align_up(bytes, 8),
+                                          .log_words = RECORD_WORDS,
+                                          .part_bits = remo__versioned_part_bits(bytes)};
+    uint64_t base_at = remo__versioned_base_at(&shape);
+    uint8_t *extent = calloc(1, base_at + bytes), *base = extent + base_at;
+    struct remo__versioned_image *head = (struct remo__versioned_image *)extent;
+    static struct remo_tree reader;
+    reader.node_bytes = bytes;
+    struct tree_seek seek = {.tree = &reader,
+                             .buffer = malloc(bytes),
+                             .key = key,
+                             .direct = {.shape = &shape, .extent = (char *)extent, .generation = 1}};
+    memcpy(base, image, bytes);
+    uint32_t used =
+        make_record(head->records, kind, bytes, remo__random_mix(remo__tree_load64(image + 8) + key.bytes));
+    head->header.head = remo__versioned_head(1, used, 0);
+    if (remo__tree_direct_search(&seek) && remo__tree_direct_finish(&seek)) {
+        assert(seek.result == SEEK_FOUND || seek.result == SEEK_ABSENT);
+        if (seek.result == SEEK_FOUND) {
+            assert(remo__tree_is_equal(seek.entry.key, key));
+            expect_inside((uint8_t *)seek.buffer, bytes, seek.entry.value);
+        }
+        if (kind == HEADER_RECORD)
+            remo__versioned_overlay(head->records, used, 0, base, bytes);
+        if (kind <= HEADER_RECORD)
+            expect_visit(&seek, base, bytes);
+    }
+    free(seek.buffer);
+    free(extent);
+}
+
+static void get(const uint8_t *image, uint32_t bytes, struct tree_bytes key) {
+    for (uint32_t kind = 0; kind < RECORDS; kind++)
+        get_directly(image, bytes, key, kind);
+}
+
 static void fuzz_node(const uint8_t *data, size_t size, uint32_t mode) {
     uint32_t bytes = TREE_NODE_BYTES_MIN + (uint32_t)size % 3;
     /* The exact size, so that a sanitizer detects accesses beyond the end. */
@@ -101,6 +177,7 @@ static void fuzz_node(const uint8_t *data, size_t size, uint32_t mode) {
         image[1] = TREE_NODE + image[1] % 2;
     memcpy(&header, image, sizeof header);
     assert(!remo__tree_node_is_valid(image, bytes, header.level + 1u));
+    get(image, bytes, (struct tree_bytes){"dk", 2});
     if (remo__tree_node_is_valid(image, bytes, header.level)) {
         struct tree_bytes low = remo__tree_node_low(image, bytes);
         expect_inside(image, bytes, low);
@@ -117,6 +194,7 @@ static void fuzz_node(const uint8_t *data, size_t size, uint32_t mode) {
             expect_inside(image, bytes, entry.key);
             expect_inside(image, bytes, entry.value);
             search(image, bytes, entry.key, header.run);
+            get(image, bytes, entry.key);
         }
     }
     free(image);
@@ -416,9 +494,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
 /* ---- seeds ---- */
 
 /* A leaf, or an inner node, with some entries. Those of some leaves have one size, so these leaves are
- * compact; some have a removed entry. */
+ * compact; some have a removed entry. One has a long fence, so that its index is at its end. */
 static size_t seed_node(uint32_t n, uint8_t *image) {
-    struct tree_bytes low = {"b", 1}, high = {"wx", 2};
+    static const char fence[NODE_BYTES - 72] = "b";
+    struct tree_bytes low = {fence, n == 12 ? sizeof fence : 1}, high = {"wx", 2};
     struct tree_ranges ranges;
     uint8_t scratch[NODE_BYTES];
     uint32_t level = n / 2 % 3;

@@ -155,7 +155,7 @@ static void use_state(const struct remo__versioned_shape *shape, struct remo__ve
 /* Copy parts of the object by a direct read. They are those of the base with all records. */
 static void read_directly(const struct remo__versioned_shape *shape, struct remo__versioned_image *image) {
     struct remo__versioned_direct direct = {
-        .shape = shape, .extent = (const char *)image, .generation = GENERATION, .low = UINT32_MAX};
+        .shape = shape, .extent = (const char *)image, .generation = GENERATION};
     struct remo__versioned_patch patch;
     if (!remo__versioned_direct_open(&direct))
         return;
