@@ -36,8 +36,8 @@
     X(queue_large)                                                                                           \
     X(kv_updates) X(kv_deletes) X(kv_threads) X(kv_overtaken) X(kv_reinserted) X(kv_long_keys)               \
     X(kv_collide) X(kv_tight) X(kv_counter) X(kv_puts) X(kv_cursor) X(kv_continues) X(kv_outcome)            \
-    X(kv_lost) X(kv_window) X(kv_merged) X(kv_small_overtaken) X(kv_messages) X(kv_forged)                   \
-    X(kv_announced) X(kv_stale)                                                                              \
+    X(kv_lost) X(kv_window) X(kv_merged) X(kv_merged_late) X(kv_small_overtaken) X(kv_messages)              \
+    X(kv_forged) X(kv_announced) X(kv_stale)                                                                 \
     X(heap) X(heap_copies) X(heap_ends) X(heap_leaving) X(heap_leaving_full) X(heap_reclaims)                \
     X(heap_full)                                                                                             \
     X(collective_moves) X(collective_sums) X(collective_parts) X(collective_differ)                          \

@@ -4,7 +4,8 @@
 #include "sim/cases/kv.h"
 
 #define WINDOW 4u
-#define POLLS 3u /* an update has three steps: acquire the lock, read the slot, write */
+#define POLLS 3u       /* an update has three steps: acquire the lock, read the slot, write */
+#define POLLS_MAX 100u /* until the lock is acquired */
 
 struct entry {
     struct remo_kv_op op;
@@ -127,6 +128,52 @@ static void merged_body(void *state, uint32_t rank, uint32_t thread) {
     (void)sim_kv_call(s, rank, MAP_GET, other, 0);
 }
 
+static bool has_tried(void *ctx) {
+    const struct kv_state *s = ctx;
+    return s->has_tried || sim_out(1);
+}
+
+static uint64_t atomics_of(struct remo_kv *kv) {
+    struct remo_stats stats;
+    remo_channel_stats(remo_kv_channel(kv), &stats);
+    return stats.atomics;
+}
+
+/* Node 1 updates an absent key. While it releases the lock, node 0 inserts the key. Then node 1 updates the
+ * key again, in the same window. */
+static void merged_late_body(void *state, uint32_t rank, uint32_t thread) {
+    struct kv_state *s = state;
+    uint64_t key = 1;
+    (void)thread;
+    while (remo_lock_home(s->kvs[rank]->locks, stripe_of(s, rank, key)) != 0)
+        key++;
+    if (rank == 0) {
+        sim_until(has_tried, s, "wait for the first update");
+        (void)sim_kv_call(s, rank, MAP_INSERT, key, 10);
+        s->there = true;
+        return;
+    }
+    struct entry entries[WINDOW] = {{.function = MAP_UPDATE, .key = key, .value = 20},
+                                    {.function = MAP_UPDATE, .key = key, .value = 30}};
+    for (uint32_t i = 0; i < WINDOW; i++)
+        entries[i].has_ended = true; /* not started */
+    start(s, rank, &entries[0]);
+    uint64_t before = atomics_of(s->kvs[rank]);
+    for (uint32_t i = 0; i < POLLS_MAX && atomics_of(s->kvs[rank]) < before + 2; i++) {
+        (void)remo_kv_poll(s->kvs[rank]);
+        remo__sim_turn("poll");
+    }
+    if (atomics_of(s->kvs[rank]) < before + 2) /* it may hold the lock, for which node 0 waits */
+        (void)remo_kv_wait(s->kvs[rank], &entries[0].op);
+    s->has_tried = true;
+    /* Not until the insert has ended: its wait for the lock may need a poll. */
+    for (uint32_t i = 0; i < POLLS_MAX && !s->there; i++)
+        remo__sim_turn("wait for the insert");
+    update_and_get(s, rank, entries, 1);
+    (void)remo_kv_wait(s->kvs[rank], &entries[0].op);
+    end_complete(s, rank, entries);
+}
+
 static void open_words(void *state, struct remo_node *node, uint32_t rank) {
     sim_kv_open(state, node, rank, 8, 1);
 }
@@ -154,3 +201,15 @@ const struct sim_case sim_case_kv_merged = {.object = "kv",
                                             .body = merged_body,
                                             .after = sim_kv_after,
                                             .oracle = &oracle_map};
+
+const struct sim_case sim_case_kv_merged_late = {.object = "kv",
+                                                 .name = "merged_late",
+                                                 .about = "an update after one that does not find its key",
+                                                 .nodes = 2,
+                                                 .threads = 1,
+                                                 .state_bytes = sizeof(struct kv_state),
+                                                 .open = open_words,
+                                                 .close = sim_kv_close,
+                                                 .body = merged_late_body,
+                                                 .after = sim_kv_after,
+                                                 .oracle = &oracle_map};

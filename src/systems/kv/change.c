@@ -150,11 +150,9 @@ static int update_key(struct remo_kv *kv, struct remo__kv_thread *mine, struct r
     struct remo__kv_key key = remo__kv_key_of(op, remo__kv_op_state(op)->hash);
     struct remo__kv_location place;
     int rc = remo__kv_find_locked(kv, mine, &key, &place);
-    if (rc != 0)
-        return unlock_with_status(kv, key.hash, rc);
-    if (!kv->node->mapped)
+    if (!kv->node->mapped) /* before the release, after which a peer may insert an absent key */
         op = remo__kv_choose_update(mine, op);
-    return overwrite_value(kv, mine, op, &place);
+    return rc != 0 ? unlock_with_status(kv, key.hash, rc) : overwrite_value(kv, mine, op, &place);
 }
 
 /* ---- delete ---- */

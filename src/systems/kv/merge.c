@@ -1,7 +1,8 @@
 /* merge.c - updates of one key in a window, on a network: a worker makes one of them, and the others are
  * merged into it. Otherwise each would wait for the lock, and for the write of the one before.
- * Invariant: an update is merged only before the worker chooses the value. So the write takes effect between
- * the start and the end of all these updates. "Windows" in docs/internals/kv.md. */
+ * Invariant: an update is merged only before the worker chooses the value, and before it releases the lock if
+ * the key is absent. So the write, or the search without a result, takes effect between the start and the end
+ * of all these updates. "Windows" in docs/internals/kv.md. */
 #include "systems/kv/kv.h"
 
 void remo__kv_offer_update(struct remo__kv_thread *own, struct remo_kv_op *op) {

@@ -716,6 +716,59 @@ static int merged_absent(struct remo_node *node, void *ctx) {
     return cluster_meet();
 }
 
+/* Advance an update of an absent key until its worker has found no slot, and waits for the release of the
+ * lock, whose home is node 0. */
+static int advance_to_release(struct remo_kv *kv, struct remo_kv_op *op) {
+    struct remo_stats before, after;
+    remo_channel_stats(remo_kv_channel(kv), &before);
+    CHECK_OK(remo_kv_start(kv, op));
+    do {
+        CHECK_EQUAL(remo_kv_poll(kv), 1);
+        remo_channel_stats(remo_kv_channel(kv), &after);
+    } while (after.atomics < before.atomics + 2);
+    return 0;
+}
+
+/* Wait until node 1 has released the lock of the key, without a ticket: a grant would need a poll there. */
+static int await_release(struct remo_kv *kv, uint64_t key) {
+    int rc;
+    while ((rc = remo_lock_acquire(kv->locks, stripe_of(kv, key), 0)) == -ETIMEDOUT)
+        cluster_sleep_ms(1);
+    CHECK_OK(rc);
+    CHECK_OK(remo_lock_release(kv->locks, stripe_of(kv, key), REMO_FENCE_NONE));
+    return 0;
+}
+
+/* An update finds no slot. While it releases the lock, node 0 inserts the key. An update that starts after
+ * the insert is not merged into the first one. */
+static int merged_late(struct remo_node *node, void *ctx) {
+    struct remo_kv *kv;
+    uint64_t key = 1;
+    (void)ctx;
+    CHECK(open_small(node, &kv) == 0);
+    while (remo_lock_home(kv->locks, stripe_of(kv, key)) != 0)
+        key++;
+    struct remo_kv_op early = op_of(REMO_KV_UPDATE, &key, &key), late = early;
+    if (remo_node_rank(node) == 1) {
+        CHECK_CODE(remo_kv_update(kv, &key, sizeof key, &key, sizeof key), -ENOENT); /* connects */
+        CHECK(advance_to_release(kv, &early) == 0);
+    }
+    CHECK_OK(cluster_meet());
+    if (remo_node_rank(node) == 0) {
+        CHECK(await_release(kv, key) == 0);
+        CHECK_OK(remo_kv_insert(kv, &key, sizeof key, &key, sizeof key));
+    }
+    CHECK_OK(cluster_meet());
+    if (remo_node_rank(node) == 1) {
+        CHECK_OK(remo_kv_start(kv, &late));
+        CHECK_CODE(remo_kv_wait(kv, &early), -ENOENT);
+        CHECK_OK(remo_kv_wait(kv, &late));
+    }
+    CHECK_OK(cluster_meet());
+    remo_kv_close(kv);
+    return cluster_meet();
+}
+
 /* ---- deferred records ---- */
 
 /* Node 1 deletes a key, and its record is deferred. It makes no further change, but its service thread sends
@@ -841,6 +894,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(full_window, 2),
         CLUSTER_TEST(merged, 2, .only_on = "ofi"),
         CLUSTER_TEST(merged_absent, 2),
+        CLUSTER_TEST(merged_late, 2, .only_on = "ofi"),
         CLUSTER_TEST(deferred, 2),
         CLUSTER_TEST(neighbours, 2),
         {0},
