@@ -402,14 +402,15 @@ static int grant_cleared(const struct resolve *resolve, uint32_t ticket, uint64_
 }
 
 /* Return whether the node of a served ticket, which no node claims, may have held the lock. The home may have
- * sent a grant without an arrival in the word to a node that had arrived (grant_cleared). */
-static bool may_have_held(uint64_t queue_word) {
+ * sent a grant without an arrival in the word to a node that had arrived (grant_cleared). On mapped memory a
+ * node that does not arrive resets the word by a store, which may be lost with the node. */
+static bool may_have_held(const struct remo_lock *lock, uint64_t queue_word) {
     if (queue_word == 0)
         return true;
     if (!remo__queue_word_is_granted(queue_word) || (queue_word & REMO__QUEUE_WORD_SKIP) != 0)
         return false;
     bool is_from_home = queue_word >> REMO__QUEUE_WORD_GRANTER_SHIFT == REMO__GRANTER_RECOVERY + 1;
-    return is_from_home || remo__queue_word_waiter(queue_word) != UINT32_MAX;
+    return is_from_home || lock->node->mapped || remo__queue_word_waiter(queue_word) != UINT32_MAX;
 }
 
 /* Resolve the ticket that has been served since the scan. */
@@ -426,7 +427,7 @@ static int resolve_first(const struct resolve *resolve, uint32_t ticket, uint8_t
     bool is_granted = remo__queue_word_is_granted(queue_word);
     bool skipped = (queue_word & REMO__QUEUE_WORD_SKIP) != 0;
     if (claims == 0 || claims == SKIPPED_BEFORE) /* orphaned */
-        return end_orphaned(resolve, ticket, queue_word, may_have_held(queue_word));
+        return end_orphaned(resolve, ticket, queue_word, may_have_held(lock, queue_word));
     if (queue_word == 0 && (claims & REMO__CLAIM_WAITING)) /* a mapped word is 0 only after the acquire */
         return lock->node->mapped ? 0 : grant_cleared(resolve, ticket, word);
     if (queue_word == 0 && !confirm_skip(lock, resolve->index, ticket))
