@@ -637,9 +637,9 @@ static int wait_for_late_grant(struct grant_wait *wait, uint32_t index, uint16_t
                       index, remo_channel_name(lock->channel));
 }
 
-/* Wait for the grant, after the arrival; the state is BUSY, and becomes WAITING. */
+/* Wait for the grant, after the arrival and `looks` with a pause; the state is BUSY, and becomes WAITING. */
 static int wait_for_grant(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint16_t nonce,
-                          uint32_t ticket, uint64_t deadline_ns) {
+                          uint32_t ticket, uint32_t looks, uint64_t deadline_ns) {
     struct remo__lock_local *local = &lock->locals[index];
     uint64_t arrived = remo__queue_word_arrive(lock->rank, nonce);
     struct grant_wait wait = {.lock = lock,
@@ -647,7 +647,7 @@ static int wait_for_grant(struct remo_lock *lock, uint32_t index, struct remo__t
                               .word = lock->grants->own + REMO__GRANT_BYTES * (uint64_t)index,
                               .arrived = arrived,
                               .which = REMO__GRANT_VALID | (uint64_t)nonce << 32 | ticket,
-                              .looks = PAUSED_LOOKS}; /* look_before_arrival has paused */
+                              .looks = looks};
     remo__lock_publish(lock, local, remo__state_word(REMO__LOCK_WAITING, nonce, ticket));
     int rc = wait_until_granted(&wait, index, deadline_ns);
     if (rc == -ETIMEDOUT) {
@@ -711,7 +711,7 @@ int remo__lock_use_ticket(struct remo_lock *lock, uint32_t index, struct remo__t
     }
     if (remo__queue_word_is_granted(before))
         return take_granted_lock(lock, index, thread, nonce, ticket, before + arrive, RESET, false);
-    return wait_for_grant(lock, index, thread, nonce, ticket, deadline_ns);
+    return wait_for_grant(lock, index, thread, nonce, ticket, PAUSED_LOOKS, deadline_ns);
 }
 
 int remo__lock_join_queue(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
@@ -721,7 +721,7 @@ int remo__lock_join_queue(struct remo_lock *lock, uint32_t index, struct remo__t
     if (remo__state_kind(previous) == REMO__LOCK_SKIPPED) {
         rc = clear_skip(lock, index, thread, previous);
         if (rc == 0)
-            return wait_for_grant(lock, index, thread, remo__state_nonce(previous), (uint32_t)previous,
+            return wait_for_grant(lock, index, thread, remo__state_nonce(previous), (uint32_t)previous, 0,
                                   deadline_ns);
     }
     if (rc == 0 || rc == -EALREADY)
