@@ -29,7 +29,7 @@
  *          - next: 1 read for each entry that it visits: one per key, and briefly those of deleted
  *            keys.
  *          On a network, updates of one key that are in a window together can share the 2 atomics,
- *          the read and the write of one of them.
+ *          the read and the write of one of them, whose value then overwrites those of the others.
  *          Inserts and deletes of one window share their messages: n-1 requests and replies for up
  *          to 256 of them on shared memory, for up to 65 on a network.
  * Order:   linearizable, for each key. Operations of one thread that are in flight together are

@@ -11,7 +11,7 @@
  *
  * Each step before `end` may find any bytes, because the owner may use the extent again meanwhile. So the
  * caller checks what it uses, and discards its result if `end` returns false. docs/internals/versioned.md has
- * the proof. The steps are inline, because a call costs more than most of them.
+ * the proof. All steps but `begin` are inline, because a call costs more than most of them.
  *
  * Layout:  {header; records; base}. Words:
  *   location  an entry of the directory, or `previous`: generation:40, extent:24

@@ -259,8 +259,8 @@ static bool has_result(const struct tree_seek *seek) {
 static void seek_directly(struct gets *gets) {
     bool is_begun[TREE_WINDOW], is_searched[TREE_WINDOW];
     for (uint32_t i = 0; i < gets->count + SEARCH_DISTANCE + FINISH_DISTANCE; i++) {
-        uint32_t searched = i - SEARCH_DISTANCE, finished = searched - FINISH_DISTANCE,
-                 object; /* large: none */
+        /* these wrap around at first: then they are large */
+        uint32_t searched = i - SEARCH_DISTANCE, finished = searched - FINISH_DISTANCE, object;
         if (i < gets->count) {
             struct tree_seek *seek = &gets->seeks[i];
             is_begun[i] =
