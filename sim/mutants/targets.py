@@ -70,7 +70,7 @@ TARGETS = (
     _target(
         "src/systems/kv/",
         "kv",
-        ["kv", "kv_changes", "kv_stress", "kv_window"],
+        ["kv", "kv_changes", "kv_merge", "kv_slots", "kv_stress", "kv_window"],
         ["kv_index", "kv_slot", "fuzz kv_slot", "kv_release ofi"],
     ),
     _target("src/systems/tree/", "tree", TREE_TESTS, ["tree_node", "fuzz tree"]),

@@ -198,7 +198,7 @@ static int delete_key(struct remo_kv *kv, struct remo__kv_thread *mine, struct r
 }
 
 /* The key is deleted, whatever the release returns. */
-int remo__kv_delete_finish(struct remo_kv *kv, struct remo_kv_op *op) {
+static int finish_delete(struct remo_kv *kv, struct remo_kv_op *op) {
     (void)unlock_stripe(kv, remo__kv_op_state(op)->hash, REMO_FENCE_NONE);
     return 0;
 }
@@ -272,7 +272,7 @@ static void restore_generation(struct remo_kv *kv, uint64_t entry) {
     remo__store(slot, remo__kv_head_make(generation, 0, REMO__KV_DELETED));
 }
 
-int remo__kv_insert_finish(struct remo_kv *kv, struct remo_kv_op *op) {
+static int finish_insert(struct remo_kv *kv, struct remo_kv_op *op) {
     set_own_state(kv, remo__kv_op_state(op)->entry, REMO__KV_VALID);
     /* Place it before the next holder of the lock, and callers that learn of the insert, read it. */
     remo__mapped_fence();
@@ -288,7 +288,9 @@ struct remo__kv_record remo__kv_record_of(const struct remo_kv *kv, const struct
                                     .entry = (state->entry & ~(UINT64_C(0xffff) << 48)) | kind << 48};
 }
 
-int remo__kv_change_abort(struct remo_kv *kv, struct remo_kv_op *op, bool is_sent, int status) {
+/* Abort an operation whose record was sent, or not: undo an insert, defer the record of a delete, release the
+ * stripe. Return the status of the operation: `status`, or 0 for a delete, which has taken effect. */
+static int abort_change(struct remo_kv *kv, struct remo_kv_op *op, bool is_sent, int status) {
     struct remo__kv_op_state *state = remo__kv_op_state(op);
     bool is_insert = op->kind != REMO_KV_DELETE; /* an insert, or a put of an absent key */
     if (is_insert && !is_sent) {
@@ -302,7 +304,7 @@ int remo__kv_change_abort(struct remo_kv *kv, struct remo_kv_op *op, bool is_sen
         remo__kv_defer_record(kv, &record);
     }
     if (!is_insert)
-        return remo__kv_delete_finish(kv, op);
+        return finish_delete(kv, op);
     return unlock_with_status(kv, state->hash, status);
 }
 
@@ -310,4 +312,19 @@ int remo__kv_change(struct remo_kv *kv, struct remo__kv_thread *mine, struct rem
     if (op->kind == REMO_KV_UPDATE || op->kind > REMO_KV_PUT)
         return update_key(kv, mine, op);
     return op->kind == REMO_KV_DELETE ? delete_key(kv, mine, op) : insert_key(kv, mine, op);
+}
+
+int remo__kv_lock_and_change(struct remo_kv *kv, struct remo__kv_thread *own, struct remo_kv_op *op) {
+    int rc = remo__kv_lock(kv, own, remo__kv_op_state(op)->hash, kv->node->op_timeout_ns);
+    if (rc == -ETIMEDOUT && !own->is_kept)
+        return remo__fail(rc, "an operation on %s timed out: the lock of its key was not free; try again",
+                          remo_channel_name(kv->channel));
+    return rc != 0 ? rc : remo__kv_change(kv, own, op);
+}
+
+int remo__kv_change_finish(struct remo_kv *kv, struct remo_kv_op *op) {
+    const struct remo__kv_op_state *state = remo__kv_op_state(op);
+    if (state->outcome != 0)
+        return abort_change(kv, op, state->is_sent, state->outcome);
+    return op->kind == REMO_KV_DELETE ? finish_delete(kv, op) : finish_insert(kv, op);
 }

@@ -3,6 +3,7 @@
  *   kv.c           open, close, single operations
  *   cursor.c       iteration over all keys
  *   op.c           operations in flight: a window per thread or task, and its changes
+ *   worker.c       changes in a window on a network
  *   change.c       each change under the lock of the key's stripe
  *   merge.c        updates of one key that a window holds together
  *   find.c         from a key to the slot that holds it
@@ -265,6 +266,21 @@ static inline bool remo__kv_key_fits(const struct remo_kv *kv, const void *key, 
     return key_bytes > 0 && key_bytes <= kv->shape.key_bytes_max && key;
 }
 
+/* Remove the operation from those in flight, and set its status. */
+static inline void remo__kv_complete(struct remo__kv_thread *mine, struct remo_kv_op *op, int status) {
+    struct remo__kv_op_state *state = remo__kv_op_state(op);
+    if (state->previous)
+        remo__kv_op_state(state->previous)->next = state->next;
+    else
+        mine->first = state->next;
+    if (state->next)
+        remo__kv_op_state(state->next)->previous = state->previous;
+    else
+        mine->last = state->previous;
+    mine->in_flight_count--;
+    op->status = status;
+}
+
 /* ---- reclaim.c ---- */
 
 /* Return the slots of this node to the pool that are DELETED and still have an index entry, and defer records
@@ -396,16 +412,22 @@ int remo__kv_lock(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t has
 /* With the stripe locked, make the change up to step SEND, or completely. Blocks. Returns the status of the
  * operation: -EINPROGRESS at step SEND, with the stripe still locked. */
 int remo__kv_change(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op);
-/* Make the slot VALID, release the stripe, and return the status of the insert: all receivers have
- * acknowledged it. */
-int remo__kv_insert_finish(struct remo_kv *kv, struct remo_kv_op *op);
-/* Release the stripe, and return 0, the status of the delete, because its slot is DELETED. */
-int remo__kv_delete_finish(struct remo_kv *kv, struct remo_kv_op *op);
-/* Abort an operation whose record was sent, or not: undo an insert, defer the record of a delete, release the
- * stripe. Return the status of the operation: `status`, or 0 for a delete, which has taken effect. */
-int remo__kv_change_abort(struct remo_kv *kv, struct remo_kv_op *op, bool is_sent, int status);
+/* Acquire the stripe, which may take op_timeout_ns, and make the change. Returns as remo__kv_change. */
+int remo__kv_lock_and_change(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op);
+/* Complete or abort an insert or delete at step SETTLED, as the holder of its stripe, and release the stripe.
+ * Returns the status of the operation. */
+int remo__kv_change_finish(struct remo_kv *kv, struct remo_kv_op *op);
 /* Return the record of an insert or delete. */
 struct remo__kv_record remo__kv_record_of(const struct remo_kv *kv, const struct remo_kv_op *op);
+
+/* ---- worker.c ---- */
+
+/* Queue a change for a worker, or merge it into one that a worker makes. */
+void remo__kv_queue_change(struct remo__kv_thread *mine, struct remo_kv_op *op);
+/* Remove a change from the queue. */
+void remo__kv_unqueue_change(struct remo__kv_thread *mine, const struct remo_kv_op *op);
+/* Start workers, and run those that are ready. Changes for which there is none stay in the queue. */
+void remo__kv_run_workers(struct remo_kv *kv, struct remo__kv_thread *mine);
 
 /* ---- op.c ---- */
 

@@ -1,7 +1,7 @@
 /* op.c - operations in flight: each thread or task has a list of them, its window. Its polls advance them.
  * Invariant: an operation is in the list while its status is -EINPROGRESS. The steps are those of enum
  * remo__kv_step (kv.h); docs/internals/kv.md describes the steps of changes. On a mapped fabric a poll makes
- * the changes; elsewhere workers make them, which hold the locks and wait. A poll sends all records. */
+ * the changes; elsewhere workers make them (worker.c). A poll sends all records. */
 #include <errno.h>
 
 #include "systems/kv/kv.h"
@@ -73,21 +73,6 @@ static inline __attribute__((always_inline)) void add_op(struct remo_kv *kv, str
     mine->in_flight_count++;
 }
 
-/* Remove the operation from those in flight, and set its status. */
-static void complete_op(struct remo__kv_thread *mine, struct remo_kv_op *op, int status) {
-    struct remo__kv_op_state *state = remo__kv_op_state(op);
-    if (state->previous)
-        remo__kv_op_state(state->previous)->next = state->next;
-    else
-        mine->first = state->next;
-    if (state->next)
-        remo__kv_op_state(state->next)->previous = state->previous;
-    else
-        mine->last = state->previous;
-    mine->in_flight_count--;
-    op->status = status;
-}
-
 /* ---- get ---- */
 
 /* Always inline: GCC treats a function that only prefetches as one without effect, and removes the call. */
@@ -136,7 +121,7 @@ static void search_index(struct remo_kv *kv, struct remo__kv_thread *mine, struc
     state->entry = remo__kv_index_next(&kv->index, &state->cursor);
     state->was_probed = false;
     if (state->entry == 0) {
-        complete_op(mine, op, remo__kv_fail_not_found(state->lost_error));
+        remo__kv_complete(mine, op, remo__kv_fail_not_found(state->lost_error));
         return;
     }
     const char *slot = remo__kv_mapped(kv, mine, state->entry);
@@ -153,7 +138,7 @@ static void complete_get(struct remo__kv_thread *mine, struct remo_kv_op *op, ui
     op->value_bytes = remo__kv_meta_value_bytes(meta);
     if (remo__unlikely(op->value_bytes > cap))
         status = remo__kv_refuse_capacity(op->value_bytes, cap);
-    complete_op(mine, op, status);
+    remo__kv_complete(mine, op, status);
 }
 
 /* Complete the get, or select its next step. */
@@ -220,117 +205,11 @@ static void prefetch_first(const struct remo_kv *kv, struct remo__kv_thread *min
     state->step = REMO__KV_STEP_START;
 }
 
-static void append_change(struct remo__kv_thread *mine, struct remo_kv_op *op) {
-    remo__kv_op_state(op)->step = REMO__KV_STEP_QUEUED;
-    remo__kv_op_state(op)->next_change = NULL;
-    if (mine->first_change)
-        remo__kv_op_state(mine->last_change)->next_change = op;
-    else
-        mine->first_change = op;
-    mine->last_change = op;
-    mine->changes_count++;
-}
-
-static struct remo_kv_op *take_change(struct remo__kv_thread *mine) {
-    struct remo_kv_op *op = mine->first_change;
-    if (!op)
-        return NULL;
-    mine->first_change = remo__kv_op_state(op)->next_change;
-    mine->changes_count--;
-    remo__kv_op_state(op)->step = REMO__KV_STEP_CHANGE;
-    return op;
-}
-
-/* Remove a change from the queue. */
-static void remove_change(struct remo__kv_thread *mine, const struct remo_kv_op *op) {
-    struct remo_kv_op *all = mine->first_change, *next;
-    mine->first_change = NULL;
-    mine->changes_count = 0;
-    for (; all; all = next) {
-        next = remo__kv_op_state(all)->next_change;
-        if (all != op)
-            append_change(mine, all);
-    }
-}
-
-/* Complete the updates that are merged into that of the worker. */
-static void complete_merged(struct remo__kv_thread *own, int status) {
-    struct remo_kv_op *next;
-    for (struct remo_kv_op *op = remo__kv_take_merged(own); op; op = next) {
-        next = remo__kv_op_state(op)->next_change;
-        complete_op(own->window, op, status);
-    }
-}
-
-/* Complete an insert or delete at step SETTLED, as the holder of its lock. Returns its status. */
-static int finish_change(struct remo_kv *kv, struct remo_kv_op *op) {
-    const struct remo__kv_op_state *state = remo__kv_op_state(op);
-    if (state->outcome != 0)
-        return remo__kv_change_abort(kv, op, state->is_sent, state->outcome);
-    return op->kind == REMO_KV_DELETE ? remo__kv_delete_finish(kv, op) : remo__kv_insert_finish(kv, op);
-}
-
-/* Acquire the lock, which may take op_timeout_ns, and make the change. Returns as remo__kv_change. */
-static int lock_and_change(struct remo_kv *kv, struct remo__kv_thread *own, struct remo_kv_op *op) {
-    int rc = remo__kv_lock(kv, own, remo__kv_op_state(op)->hash, kv->node->op_timeout_ns);
-    if (rc == -ETIMEDOUT && !own->is_kept)
-        return remo__fail(rc, "an operation on %s timed out: the lock of its key was not free; try again",
-                          remo_channel_name(kv->channel));
-    return rc != 0 ? rc : remo__kv_change(kv, own, op);
-}
-
-/* Make a change of the window, in a worker. If a poll aborts it, the poll sets the sentence. */
-static void make_change(struct remo_kv *kv, struct remo__kv_thread *own, struct remo_kv_op *op) {
-    struct remo__kv_op_state *state = remo__kv_op_state(op);
-    state->is_awaited = true;
-    remo__kv_offer_update(own, op);
-    int status = lock_and_change(kv, own, op);
-    if (status == -EINPROGRESS) {
-        state->deadline_ns = 0; /* of the record */
-        state->worker = remo__scheduler->running;
-        while (state->step != REMO__KV_STEP_SETTLED)
-            (void)remo__wait_resumed(kv->node, REMO_FOREVER);
-        status = finish_change(kv, op);
-    }
-    if (status < 0 && state->outcome == 0)
-        remo__worker_report(state->owner->last_error);
-    complete_op(state->owner, op, status);
-    complete_merged(own, status);
-}
-
-/* A worker makes changes until none is left, or until it can make no more. */
-static int work(void *ctx) {
-    struct remo__kv_thread *own = ctx;
-    struct remo_kv_op *op;
-    while (remo__kv_worker_is_able(own) && (op = take_change(own->window)) != NULL)
-        if (!remo__kv_try_merge(own->window, op))
-            make_change(own->kv, own, op);
-    remo__kv_worker_give(own);
-    return 0;
-}
-
-/* Start workers, and run those that are ready. Changes for which there is none stay in the list. */
-static void run_changes(struct remo_kv *kv, struct remo__kv_thread *mine) {
-    struct remo__kv_thread *own;
-    int rc = 0;
-    for (uint32_t i = 0; i < mine->changes_count && (own = remo__kv_worker_take(kv, mine)) != NULL; i++) {
-        rc = remo__worker_start(mine->thread, work, own);
-        if (rc != 0) {
-            remo__kv_worker_give(own);
-            break;
-        }
-    }
-    remo__workers_run(mine->thread);
-    struct remo_kv_op *op;
-    while (rc == -ENOMEM && (op = take_change(mine)) != NULL)
-        complete_op(mine, op, rc);
-}
-
 /* Complete a change that a poll has made. */
 static void complete_here(struct remo_kv *kv, struct remo_kv_op *op) {
     struct remo__kv_thread *mine = remo__kv_op_state(op)->owner;
     mine->locked_count--;
-    complete_op(mine, op, finish_change(kv, op));
+    remo__kv_complete(mine, op, remo__kv_change_finish(kv, op));
 }
 
 /* The record of the change is sent and acknowledged (`outcome` is 0), or the change is to be aborted. */
@@ -353,7 +232,7 @@ static void change_locked(struct remo_kv *kv, struct remo__kv_thread *mine, stru
     if (status == -EINPROGRESS)
         mine->locked_count++;
     else
-        complete_op(mine, op, status);
+        remo__kv_complete(mine, op, status);
 }
 
 /* On a mapped fabric a change waits only for its lock. A worker that queued for the lock could be granted it
@@ -372,7 +251,7 @@ static void try_change(struct remo_kv *kv, struct remo__kv_thread *mine, struct 
     else if (rc == -ETIMEDOUT || rc == -EDEADLK) /* another operation of this window may have the stripe */
         mine->failed_tries++;
     else
-        complete_op(mine, op, rc);
+        remo__kv_complete(mine, op, rc);
 }
 
 /* ---- records ---- */
@@ -437,8 +316,8 @@ static void advance_op(struct remo_kv *kv, struct remo__kv_thread *mine, struct 
     case REMO__KV_STEP_START:
         if (kv->node->mapped)
             try_change(kv, mine, op);
-        else if (!remo__kv_try_merge(mine, op))
-            append_change(mine, op);
+        else
+            remo__kv_queue_change(mine, op);
         break;
     case REMO__KV_STEP_ACK:
         if (remo__kv_is_acked(kv, mine, state->message))
@@ -456,7 +335,7 @@ static void abort_get(struct remo__kv_thread *mine, struct remo_kv_op *op, int s
     struct remo__kv_op_state *state = remo__kv_op_state(op);
     if (state->step == REMO__KV_STEP_READ)
         abandon_read(mine, state);
-    complete_op(mine, op, status);
+    remo__kv_complete(mine, op, status);
 }
 
 static void abort_record(struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op,
@@ -469,12 +348,12 @@ static void abort_record(struct remo_kv *kv, struct remo__kv_thread *mine, struc
 static void abort_unlocked(const struct remo_kv *kv, struct remo__kv_thread *mine, struct remo_kv_op *op) {
     bool is_queued = remo__kv_op_state(op)->step == REMO__KV_STEP_QUEUED;
     if (is_queued)
-        remove_change(mine, op);
-    complete_op(mine, op,
-                remo__fail(-ETIMEDOUT, "an operation on %s timed out: %s; try again",
-                           remo_channel_name(kv->channel),
-                           is_queued ? "other changes of this thread have not ended"
-                                     : "the lock of its key was not free"));
+        remo__kv_unqueue_change(mine, op);
+    remo__kv_complete(mine, op,
+                      remo__fail(-ETIMEDOUT, "an operation on %s timed out: %s; try again",
+                                 remo_channel_name(kv->channel),
+                                 is_queued ? "other changes of this thread have not ended"
+                                           : "the lock of its key was not free"));
 }
 
 /* Abort an operation that has been in flight for op_timeout_ns. A worker limits its own waits. */
@@ -533,7 +412,7 @@ static void poll_all(struct remo_kv *kv, struct remo__kv_thread *mine) {
         advance_op(kv, mine, op);
     }
     if (!kv->node->mapped)
-        run_changes(kv, mine);
+        remo__kv_run_workers(kv, mine);
     remo__uncork(mine->thread);
     if (mine->to_send_count > 0) {
         int rc = send_records(kv, mine);
@@ -619,7 +498,7 @@ static void queue_for_lock(const struct wait *wait) {
     else if (rc == -ETIMEDOUT)
         abort_late(wait->kv, wait->mine, wait->op);
     else
-        complete_op(wait->mine, wait->op, rc);
+        remo__kv_complete(wait->mine, wait->op, rc);
 }
 
 int remo_kv_wait(struct remo_kv *kv, struct remo_kv_op *op) {
@@ -654,12 +533,12 @@ static int change_here(struct remo_kv *kv, struct remo__kv_thread *mine, struct 
         prefetch_first(kv, mine, remo__kv_op_state(op));
     remo__kv_op_state(op)->step = REMO__KV_STEP_CHANGE;
     remo__kv_op_state(op)->is_awaited = true;
-    int status = lock_and_change(kv, mine, op);
+    int status = remo__kv_lock_and_change(kv, mine, op);
     if (status == -EINPROGRESS) {
         (void)remo__wait_attempt(kv->node, is_settled, &wait, REMO_FOREVER); /* the record has a deadline */
-        status = finish_change(kv, op);
+        status = remo__kv_change_finish(kv, op);
     }
-    complete_op(mine, op, status);
+    remo__kv_complete(mine, op, status);
     return status;
 }
 

@@ -6,8 +6,8 @@
 #include <remo/task.h>
 #include <string.h>
 
-#include "systems/kv/kv.h"
 #include "../../support/turns.h"
+#include "kv_internal.h"
 
 #define NODES 3u
 #define PAUSED 1u /* the node that holds the keys */
@@ -15,13 +15,9 @@
 
 static struct shared { struct turns turns; } * shared;
 
-static uint32_t stripe_of(const struct remo_kv *kv, uint64_t key) {
-    return remo__kv_stripe_of(kv, remo__kv_hash(&key, sizeof key));
-}
-
 /* Return the first key from `from` on whose stripe has its lock at `home`. */
 static uint64_t key_with_home(const struct remo_kv *kv, uint32_t home, uint64_t from) {
-    while (remo_lock_home(kv->locks, stripe_of(kv, from)) != home)
+    while (remo_lock_home(kv->locks, kv_stripe_of(kv, from)) != home)
         from++;
     return from;
 }
@@ -36,7 +32,7 @@ static int open_map(struct remo_node *node, struct remo_kv **ret_kv) {
 
 static void keep(struct remo_kv *kv, struct remo__kv_thread *mine, uint64_t key) {
     mine->is_kept = true;
-    mine->kept_stripe = stripe_of(kv, key);
+    mine->kept_stripe = kv_stripe_of(kv, key);
     mine->kept_node = PAUSED;
     mine->kept_holder = mine->thread->holder;
     kv->kept_count++;
@@ -57,7 +53,7 @@ static int change_while_paused(struct remo_kv *kv, uint64_t key, uint64_t other)
     uint64_t value = 1;
     int rc;
     CHECK_OK(remo_kv_update(kv, &key, sizeof key, &value, sizeof value)); /* connects */
-    CHECK_OK(remo_lock_acquire(kv->locks, stripe_of(kv, key), 100 * SECOND));
+    CHECK_OK(remo_lock_acquire(kv->locks, kv_stripe_of(kv, key), 100 * SECOND));
     pause_node(&shared->turns, PAUSED);
     if (keep_stripe(kv, key) != 0)
         return 1;
@@ -100,11 +96,11 @@ static int released_by_change(struct remo_node *node, void *ctx) {
         return 1;
     if (rank == 2) {
         CHECK_OK(reach_turn(&shared->turns, 1));
-        CHECK_CODE(remo_lock_acquire(kv->locks, stripe_of(kv, key), 0), -ETIMEDOUT);
+        CHECK_CODE(remo_lock_acquire(kv->locks, kv_stripe_of(kv, key), 0), -ETIMEDOUT);
         begin_turn(&shared->turns, 2);
         CHECK_OK(reach_turn(&shared->turns, 3));
-        CHECK_OK(remo_lock_acquire(kv->locks, stripe_of(kv, key), 100 * SECOND));
-        CHECK_OK(remo_lock_release(kv->locks, stripe_of(kv, key), REMO_FENCE_NONE));
+        CHECK_OK(remo_lock_acquire(kv->locks, kv_stripe_of(kv, key), 100 * SECOND));
+        CHECK_OK(remo_lock_release(kv->locks, kv_stripe_of(kv, key), REMO_FENCE_NONE));
     }
     CHECK_OK(cluster_meet());
     remo_kv_close(kv);
@@ -118,7 +114,7 @@ static int release_by_other_calls(struct remo_kv *kv, uint64_t key, uint64_t oth
     size_t bytes;
     CHECK_OK(remo_kv_update(kv, &key, sizeof key, &value, sizeof value)); /* connects */
     for (uint32_t turn = 0; turn < 3; turn++) {
-        CHECK_OK(remo_lock_acquire(kv->locks, stripe_of(kv, key), 100 * SECOND));
+        CHECK_OK(remo_lock_acquire(kv->locks, kv_stripe_of(kv, key), 100 * SECOND));
         if (keep_stripe(kv, key) != 0)
             return 1;
         while (remo__kv_thread(kv)->is_kept && cluster_now_ns() < deadline) {
@@ -151,20 +147,15 @@ static int released_by_other_calls(struct remo_node *node, void *ctx) {
 
 /* ---- windows ---- */
 
-static struct remo_kv_op op_of(enum remo_kv_kind kind, uint64_t *key, uint64_t *value) {
-    return (struct remo_kv_op){
-        .kind = kind, .key = key, .key_bytes = sizeof *key, .value = value, .value_bytes = sizeof *value};
-}
-
 /* A worker keeps a stripe. Other workers make the next changes, and a poll releases the stripe. */
 static int change_beside_kept(struct remo_kv *kv, uint64_t key, uint64_t other) {
     uint64_t value = 1;
-    struct remo_kv_op op = op_of(REMO_KV_UPDATE, &other, &value);
+    struct remo_kv_op op = kv_op_of(REMO_KV_UPDATE, &other, &value);
     CHECK_OK(remo_kv_start(kv, &op));
     CHECK_OK(remo_kv_wait(kv, &op));
     struct remo__kv_thread *worker = remo__kv_thread(kv)->workers;
     CHECK(worker != NULL);
-    CHECK_OK(remo_lock_acquire(kv->locks, stripe_of(kv, key), 100 * SECOND));
+    CHECK_OK(remo_lock_acquire(kv->locks, kv_stripe_of(kv, key), 100 * SECOND));
     keep(kv, worker, key);
     worker->is_releasing = true; /* so that no poll releases the stripe yet */
     CHECK_OK(remo_kv_start(kv, &op));
@@ -194,7 +185,7 @@ static int worker_keeps(struct remo_node *node, void *ctx) {
 
 static int insert_one(void *ctx) {
     uint64_t key = 1000000, value = 1;
-    struct remo_kv_op op = op_of(REMO_KV_INSERT, &key, &value);
+    struct remo_kv_op op = kv_op_of(REMO_KV_INSERT, &key, &value);
     CHECK_OK(remo_kv_start(ctx, &op));
     CHECK_OK(remo_kv_wait(ctx, &op));
     return 0;
@@ -209,7 +200,7 @@ static int fill_workers(struct remo_node *node, struct remo_kv *kv) {
     int result = -1;
     for (uint64_t i = 0; i < WINDOW; i++) {
         keys[i] = i + 1;
-        ops[i] = op_of(REMO_KV_INSERT, &keys[i], &value);
+        ops[i] = kv_op_of(REMO_KV_INSERT, &keys[i], &value);
         CHECK_OK(remo_kv_start(kv, &ops[i]));
     }
     CHECK(remo_kv_poll(kv) > 0);
@@ -243,7 +234,7 @@ static bool is_updated; /* the task that updates has ended */
 static int update_absent(void *ctx) {
     uint64_t key = 1000000, value = 1;
     for (uint32_t i = 0; i < 300; i++) {
-        struct remo_kv_op op = op_of(REMO_KV_UPDATE, &key, &value);
+        struct remo_kv_op op = kv_op_of(REMO_KV_UPDATE, &key, &value);
         CHECK_OK(remo_kv_start(ctx, &op));
         CHECK_SENTENCE(remo_kv_wait(ctx, &op), -ENOENT, "key");
     }
@@ -254,7 +245,7 @@ static int update_absent(void *ctx) {
 static int update_present(void *ctx) {
     uint64_t key = 1, value = 1;
     while (!is_updated) {
-        struct remo_kv_op op = op_of(REMO_KV_PUT, &key, &value);
+        struct remo_kv_op op = kv_op_of(REMO_KV_PUT, &key, &value);
         CHECK_OK(remo_kv_start(ctx, &op));
         CHECK_OK(remo_kv_wait(ctx, &op));
     }

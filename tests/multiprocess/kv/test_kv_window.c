@@ -7,8 +7,8 @@
 
 #include "../../support/job.h"
 #include "../../support/pause.h"
-#include "systems/kv/kv.h"
 #include "kv_common.h"
+#include "kv_internal.h"
 #include "remote/workers.h"
 
 struct window {
@@ -18,21 +18,8 @@ struct window {
 };
 static struct window *window;
 
-static int open_small(struct remo_node *node, struct remo_kv **ret_kv) {
-    struct remo_kv_options options = {.capacity = 1000, .key_bytes_max = 8, .value_bytes_max = 8};
-    return kv_open(node, &options, ret_kv);
-}
-
-static struct remo_kv_op op_of(enum remo_kv_kind kind, uint64_t *key, uint64_t *value) {
-    return (struct remo_kv_op){.kind = kind, .key = key, .key_bytes = 8, .value = value, .value_bytes = 8};
-}
-
 static enum remo__kv_step step_of(struct remo_kv_op *op) {
     return op->status == -EINPROGRESS ? remo__kv_op_state(op)->step : REMO__KV_STEP_SETTLED;
-}
-
-static uint32_t stripe_of(const struct remo_kv *kv, uint64_t key) {
-    return remo__kv_stripe_of(kv, remo__kv_hash(&key, 8));
 }
 
 /* ---- the service threads ---- */
@@ -93,7 +80,7 @@ static int insert_two(void *ctx) {
     while (!sending->is_locked)
         remo_task_yield();
     for (uint32_t i = 0; i < 2; i++) {
-        sending->ops[i] = op_of(REMO_KV_INSERT, &sending->keys[i], &sending->keys[i]);
+        sending->ops[i] = kv_op_of(REMO_KV_INSERT, &sending->keys[i], &sending->keys[i]);
         CHECK_OK(remo_kv_start(sending->kv, &sending->ops[i]));
     }
     CHECK_OK(remo_kv_wait(sending->kv, &sending->ops[1]));
@@ -106,13 +93,13 @@ static int insert_two(void *ctx) {
 static int delay_first(void *ctx) {
     struct sending *sending = ctx;
     struct remo_kv *kv = sending->kv;
-    CHECK_OK(remo_lock_acquire(kv->locks, stripe_of(kv, sending->keys[0]), 100 * SECOND));
+    CHECK_OK(remo_lock_acquire(kv->locks, kv_stripe_of(kv, sending->keys[0]), 100 * SECOND));
     CHECK_OK(remo__mutex_lock(kv->node, &kv->send_mutex, REMO_FOREVER));
     sending->is_locked = true;
     while (atomic_load(&kv->send_mutex.state) != 2)
         remo_task_yield();
     CHECK_EQUAL(step_of(&sending->ops[1]), REMO__KV_STEP_SEND);
-    CHECK_OK(remo_lock_release(kv->locks, stripe_of(kv, sending->keys[0]), REMO_FENCE_NONE));
+    CHECK_OK(remo_lock_release(kv->locks, kv_stripe_of(kv, sending->keys[0]), REMO_FENCE_NONE));
     while (step_of(&sending->ops[0]) != REMO__KV_STEP_SEND) {
         CHECK(remo_kv_poll(kv) == 0); /* runs the workers of the thread */
         remo_task_yield();
@@ -127,9 +114,9 @@ static int records_while_sending(struct remo_node *node, void *ctx) {
     struct remo_scheduler *scheduler;
     remo_task_id ids[2];
     uint64_t value = 0;
-    if (open_small(node, &sending.kv) != 0)
+    if (kv_open_small(node, &sending.kv) != 0)
         return 1;
-    while (stripe_of(sending.kv, sending.keys[1]) == stripe_of(sending.kv, sending.keys[0]))
+    while (kv_stripe_of(sending.kv, sending.keys[1]) == kv_stripe_of(sending.kv, sending.keys[0]))
         sending.keys[1]++;
     if (remo_node_rank(node) == 0) {
         CHECK_OK(remo_scheduler_open(node, NULL, &scheduler));
@@ -179,14 +166,14 @@ static int reads_beside_change(struct remo_node *node, void *ctx) {
     enum { LAPS = 20 };
     struct remo_kv *kv;
     uint64_t keys[] = {1, 2};
-    if (open_small(node, &kv) != 0)
+    if (kv_open_small(node, &kv) != 0)
         return 1;
     for (uint32_t i = 0; i < 2 && remo_node_rank(node) == 1; i++)
         CHECK_OK(remo_kv_insert(kv, &keys[i], 8, &keys[i], 8));
     CHECK_OK(cluster_meet());
     kv->workers_max = 0; /* as if all workers of the thread had changes of other windows */
     for (uint32_t lap = 0; lap < LAPS && remo_node_rank(node) == 0; lap++) {
-        struct remo_kv_op op = op_of(REMO_KV_UPDATE, &keys[0], &keys[0]);
+        struct remo_kv_op op = kv_op_of(REMO_KV_UPDATE, &keys[0], &keys[0]);
         uint64_t before = reads_of(kv);
         CHECK_OK(remo_kv_start(kv, &op));
         while (reads_of(kv) == before)
@@ -237,26 +224,28 @@ static int fill_messages(struct remo_kv *kv) {
 static int fail_between(struct remo_kv *kv) {
     uint64_t keys[] = {2, 1, 3, 4};
     struct remo_kv_op ops[4];
-    struct locking locking = {.kv = kv, .stripe = stripe_of(kv, keys[1])};
+    struct locking locking = {.kv = kv, .stripe = kv_stripe_of(kv, keys[1])};
     pthread_t thread;
-    while (stripe_of(kv, keys[0]) == locking.stripe)
+    while (kv_stripe_of(kv, keys[0]) == locking.stripe)
         keys[0] += 2;
-    while (stripe_of(kv, keys[2]) == locking.stripe || stripe_of(kv, keys[2]) == stripe_of(kv, keys[0]))
+    while (kv_stripe_of(kv, keys[2]) == locking.stripe
+           || kv_stripe_of(kv, keys[2]) == kv_stripe_of(kv, keys[0]))
         keys[2] += 2;
-    while (stripe_of(kv, keys[3]) == locking.stripe || stripe_of(kv, keys[3]) == stripe_of(kv, keys[0])
-           || stripe_of(kv, keys[3]) == stripe_of(kv, keys[2]) || keys[3] == keys[0])
+    while (kv_stripe_of(kv, keys[3]) == locking.stripe
+           || kv_stripe_of(kv, keys[3]) == kv_stripe_of(kv, keys[0])
+           || kv_stripe_of(kv, keys[3]) == kv_stripe_of(kv, keys[2]) || keys[3] == keys[0])
         keys[3] += 2;
     CHECK(pthread_create(&thread, NULL, hold_stripe, &locking) == 0);
     while (!atomic_load(&locking.is_locked))
         cluster_sleep_ms(1);
     for (uint32_t i = 0; i < 3; i++) {
-        ops[i] = op_of(REMO_KV_INSERT, &keys[i], &keys[i]);
+        ops[i] = kv_op_of(REMO_KV_INSERT, &keys[i], &keys[i]);
         CHECK_OK(remo_kv_start(kv, &ops[i]));
     }
     while (step_of(&ops[0]) != REMO__KV_STEP_ACK || step_of(&ops[2]) != REMO__KV_STEP_ACK)
         CHECK(remo_kv_poll(kv) == 3);
     CHECK(fill_messages(kv) == 0);
-    ops[3] = op_of(REMO_KV_INSERT, &keys[3], &keys[3]);
+    ops[3] = kv_op_of(REMO_KV_INSERT, &keys[3], &keys[3]);
     CHECK_OK(remo_kv_start(kv, &ops[3]));
     while (step_of(&ops[3]) != REMO__KV_STEP_SEND)
         CHECK(remo_kv_poll(kv) == 4);
@@ -276,7 +265,7 @@ static int sentences(struct remo_node *node, void *ctx) {
     struct remo_kv *kv;
     struct holding holding;
     uint64_t key = 1;
-    if (open_small(node, &kv) != 0)
+    if (kv_open_small(node, &kv) != 0)
         return 1;
     if (remo_node_rank(node) == 0)
         CHECK_OK(remo_kv_insert(kv, &key, 8, &key, 8));
@@ -299,7 +288,7 @@ enum { LATE = 100 }; /* more reads in flight than a word has bits */
 
 static int start_gets(struct remo_kv *kv, struct remo_kv_op ops[LATE], uint64_t *key, uint64_t values[LATE]) {
     for (uint32_t i = 0; i < LATE; i++) {
-        ops[i] = op_of(REMO_KV_GET, key, &values[i]);
+        ops[i] = kv_op_of(REMO_KV_GET, key, &values[i]);
         CHECK_OK(remo_kv_start(kv, &ops[i]));
     }
     return 0;
@@ -322,7 +311,7 @@ static int late_gets(struct remo_node *node, void *ctx) {
     struct remo_kv *kv;
     struct remo_kv_op ops[LATE];
     uint64_t key = 1, values[LATE], before = node->op_timeout_ns;
-    if (open_small(node, &kv) != 0)
+    if (kv_open_small(node, &kv) != 0)
         return 1;
     if (remo_node_rank(node) == 1) {
         CHECK_OK(remo_kv_insert(kv, &key, 8, &key, 8));
@@ -388,7 +377,7 @@ static int inserts_in_handlers(struct remo_node *node, void *ctx) {
     const struct remo_rpc_options options = {.handlers = &handler, .handler_count = 1};
     uint64_t keys[] = {1, 2}, value = 0;
     (void)ctx;
-    CHECK(open_small(node, &chain.kv) == 0);
+    CHECK(kv_open_small(node, &chain.kv) == 0);
     CHECK_OK(remo_rpc_open(remo_node_root(node), "chain", &options, &chain.rpc));
     CHECK_OK(remo_channel_wait(remo_rpc_channel(chain.rpc), 100 * SECOND));
     CHECK_OK(cluster_meet());
@@ -530,347 +519,6 @@ static int started_again(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- an insert that is not sent ---- */
-
-/* Its slot is free at once, and its key is absent and not locked. */
-static int unsent(struct remo_node *node, void *ctx) {
-    struct remo_kv *kv;
-    uint64_t key = 1, value = 2;
-    (void)ctx;
-    CHECK(open_small(node, &kv) == 0);
-    struct remo__kv_thread *mine = remo__kv_thread(kv);
-    uint32_t free_count = remo__kv_pool_free(&kv->pool);
-    struct remo_kv_op op = op_of(REMO_KV_INSERT, &key, &value);
-    uint64_t hash = remo__kv_hash(&key, sizeof key);
-    *remo__kv_op_state(&op) = (struct remo__kv_op_state){.owner = mine, .hash = hash};
-    CHECK_OK(remo__kv_lock(kv, mine, hash, 100 * SECOND));
-    CHECK_CODE(remo__kv_change(kv, mine, &op), -EINPROGRESS);
-    CHECK_EQUAL(remo__kv_pool_free(&kv->pool), free_count - 1);
-    mine->to_send_count--;
-    CHECK_CODE(remo__kv_change_abort(kv, &op, false, -ETIMEDOUT), -ETIMEDOUT);
-    CHECK_EQUAL(remo__kv_pool_free(&kv->pool), free_count);
-    CHECK_CODE(remo_kv_get(kv, &key, sizeof key, &value, sizeof value, NULL), -ENOENT);
-    CHECK_OK(remo_kv_insert(kv, &key, sizeof key, &value, sizeof value));
-    remo_kv_close(kv);
-    return 0;
-}
-
-/* ---- a slot whose record was lost ---- */
-
-/* The slot is freed only with a record for all nodes, so not while there is no room to defer it. */
-static int stale_slot(struct remo_node *node, void *ctx) {
-    struct remo_kv *kv;
-    uint64_t key = 1, value = 2, hash = remo__kv_hash(&key, sizeof key);
-    (void)ctx;
-    CHECK(open_small(node, &kv) == 0);
-    CHECK_OK(remo_kv_insert(kv, &key, sizeof key, &value, sizeof value));
-    struct remo__kv_cursor cursor = remo__kv_index_seek(&kv->index, hash);
-    uint64_t entry = remo__kv_index_first(&kv->index, &cursor);
-    uint32_t free_count = remo__kv_pool_free(&kv->pool);
-    CHECK_OK(remo__mutex_lock(kv->node, &kv->send_mutex, REMO_FOREVER));
-    kv->deferred_count = REMO__KV_DEFERRED_MAX;
-    CHECK(!remo__kv_free_stale(kv, hash, entry));
-    CHECK_EQUAL(remo__kv_pool_free(&kv->pool), free_count);
-    CHECK_EQUAL(remo_kv_count(kv), 1);
-    kv->deferred_count = 0;
-    CHECK(remo__kv_free_stale(kv, hash, entry));
-    CHECK(!remo__kv_free_stale(kv, hash, entry));
-    CHECK_EQUAL(kv->deferred_count, 1);
-    CHECK_EQUAL(remo__kv_pool_free(&kv->pool), free_count + 1);
-    CHECK_EQUAL(remo_kv_count(kv), 0);
-    remo__kv_send_deferred(kv);
-    CHECK_EQUAL(kv->deferred_count, 0);
-    remo__mutex_unlock(kv->node, &kv->send_mutex);
-    CHECK_EQUAL(remo__kv_pool_free(&kv->pool), free_count + 1);
-    remo_kv_close(kv);
-    return 0;
-}
-
-/* Make a slot of this node DELETED, with an entry that no record removes. */
-static int add_deleted(struct remo_kv *kv, uint64_t key, uint32_t slot) {
-    char *at = kv->own + remo__kv_slot_at(kv, slot);
-    uint64_t hash = remo__kv_hash(&key, sizeof key);
-    remo__store(at, remo__kv_head_make(1, sizeof key, REMO__KV_DELETED));
-    remo__store(at + 8, key);
-    CHECK_OK(remo__kv_index_add(&kv->index, hash, remo__kv_entry_make(hash, kv->rank, slot, 1)));
-    return 0;
-}
-
-/* A scan that has no room for a record does not count as one. After a scan that finds nothing, a bounded
- * number of further ones finds a slot, without a pause. The peer opens no map, so no record is sent. */
-static int reclaims(struct remo_node *node, void *ctx) {
-    enum { CAPACITY = 1000, SCANS = 20 };
-    struct remo_kv *kv;
-    struct remo_kv_options options = {.capacity = CAPACITY, .key_bytes_max = 8, .value_bytes_max = 8};
-    (void)ctx;
-    if (remo_node_rank(node) != 0)
-        return cluster_meet();
-    node->op_timeout_ns = SECOND / 10; /* of the close */
-    CHECK_OK(remo_kv_open(remo_node_root(node), "kv", &options, &kv));
-    CHECK(kv->slots_per_node < SCANS * 64);
-    CHECK_OK(remo__mutex_lock(node, &kv->index_mutex, REMO_FOREVER));
-    while (remo__kv_pool_take(&kv->pool) != REMO__KV_NO_SLOT)
-        ;
-    remo__mutex_unlock(node, &kv->index_mutex);
-    CHECK(add_deleted(kv, 1, kv->slots_per_node - 1) == 0);
-    CHECK_OK(remo__mutex_lock(node, &kv->send_mutex, REMO_FOREVER));
-    kv->deferred_count = REMO__KV_DEFERRED_MAX;
-    remo__mutex_unlock(node, &kv->send_mutex);
-    remo__kv_reclaim(kv);
-    CHECK_EQUAL(remo__kv_pool_free(&kv->pool), 0);
-    CHECK_OK(remo__mutex_lock(node, &kv->send_mutex, REMO_FOREVER));
-    kv->deferred_count = 0;
-    remo__mutex_unlock(node, &kv->send_mutex);
-    remo__kv_reclaim(kv);
-    CHECK_EQUAL(remo__kv_pool_free(&kv->pool), 1);
-    CHECK(add_deleted(kv, 2, kv->slots_per_node - 2) == 0);
-    for (uint32_t scans = 0; scans < SCANS && remo__kv_pool_free(&kv->pool) == 1; scans++)
-        remo__kv_reclaim(kv);
-    CHECK_EQUAL(remo__kv_pool_free(&kv->pool), 2);
-    remo_kv_close(kv);
-    return cluster_meet();
-}
-
-/* Inserts of a window find no free slot. On a network, workers scan the slots on their small stacks. */
-static int full_window(struct remo_node *node, void *ctx) {
-    enum { WINDOW = 4 };
-    struct remo_kv *kv;
-    struct remo_kv_options options = {.capacity = 10, .value_bytes_max = 8};
-    struct remo_kv_op ops[WINDOW];
-    uint64_t keys[WINDOW], key = 0;
-    (void)ctx;
-    if (kv_open(node, &options, &kv) != 0)
-        return 1;
-    for (; remo_node_rank(node) == 0 && remo__kv_pool_free(&kv->pool) > 0; key++)
-        CHECK_OK(remo_kv_insert(kv, &key, sizeof key, &key, sizeof key));
-    for (uint32_t i = 0; i < WINDOW && remo_node_rank(node) == 0; i++) {
-        struct remo__kv_cursor cursor =
-            remo__kv_index_seek(&kv->index, remo__kv_hash(&(uint64_t){i}, sizeof key));
-        char *slot =
-            kv->own + remo__kv_slot_at(kv, remo__kv_entry_slot(remo__kv_index_first(&kv->index, &cursor)));
-        remo__store(slot, remo__kv_head_with(remo__load(slot), REMO__KV_DELETED));
-        keys[i] = key + i;
-        ops[i] = op_of(REMO_KV_INSERT, &keys[i], &keys[i]);
-        CHECK_OK(remo_kv_start(kv, &ops[i]));
-    }
-    for (uint32_t i = 0; i < WINDOW && remo_node_rank(node) == 0; i++)
-        CHECK_OK(remo_kv_wait(kv, &ops[i]));
-    CHECK_OK(cluster_meet());
-    remo_kv_close(kv);
-    return cluster_meet();
-}
-
-/* ---- updates of one key ---- */
-
-/* A window of updates of one key takes the operations of one update on a network. All of them start before a
- * worker begins, so the last one wins. */
-static int merged(struct remo_node *node, void *ctx) {
-    enum { WINDOW = 8 };
-    struct remo_kv *kv;
-    struct remo_kv_op ops[WINDOW];
-    struct remo_stats before, after;
-    uint64_t key = 1, values[WINDOW], value = 0;
-    (void)ctx;
-    CHECK(open_small(node, &kv) == 0);
-    if (remo_node_rank(node) == 0)
-        CHECK_OK(remo_kv_insert(kv, &key, sizeof key, &value, sizeof value));
-    CHECK_OK(cluster_meet());
-    if (remo_node_rank(node) == 1) {
-        CHECK_OK(remo_kv_update(kv, &key, sizeof key, &value, sizeof value)); /* connects */
-        remo_channel_stats(remo_kv_channel(kv), &before);
-        for (uint32_t i = 0; i < WINDOW; i++) {
-            values[i] = i + 1;
-            ops[i] = op_of(REMO_KV_UPDATE, &key, &values[i]);
-            CHECK_OK(remo_kv_start(kv, &ops[i]));
-        }
-        for (uint32_t i = 0; i < WINDOW; i++)
-            CHECK_OK(remo_kv_wait(kv, &ops[i]));
-        remo_channel_stats(remo_kv_channel(kv), &after);
-        CHECK_EQUAL(after.reads - before.reads, 1);
-        CHECK(after.writes - before.writes <= 2); /* the reply to the insert may be counted only now */
-        CHECK_EQUAL(after.atomics - before.atomics, 2);
-        CHECK_OK(remo_kv_get(kv, &key, sizeof key, &value, sizeof value, NULL));
-        CHECK_EQUAL(value, WINDOW);
-    }
-    CHECK_OK(cluster_meet());
-    remo_kv_close(kv);
-    return cluster_meet();
-}
-
-/* Merged updates of an absent key have the error of the one into which they are merged. */
-static int merged_absent(struct remo_node *node, void *ctx) {
-    enum { WINDOW = 4 };
-    struct remo_kv *kv;
-    struct remo_kv_op ops[WINDOW];
-    uint64_t key = 1;
-    (void)ctx;
-    CHECK(open_small(node, &kv) == 0);
-    for (uint32_t i = 0; i < WINDOW; i++) {
-        ops[i] = op_of(REMO_KV_UPDATE, &key, &key);
-        CHECK_OK(remo_kv_start(kv, &ops[i]));
-    }
-    for (uint32_t i = 0; i < WINDOW; i++)
-        CHECK_SENTENCE(remo_kv_wait(kv, &ops[i]), -ENOENT, "key");
-    CHECK_EQUAL(remo_kv_poll(kv), 0);
-    CHECK_OK(cluster_meet());
-    remo_kv_close(kv);
-    return cluster_meet();
-}
-
-/* Advance an update of an absent key until its worker has found no slot, and waits for the release of the
- * lock, whose home is node 0. */
-static int advance_to_release(struct remo_kv *kv, struct remo_kv_op *op) {
-    struct remo_stats before, after;
-    remo_channel_stats(remo_kv_channel(kv), &before);
-    CHECK_OK(remo_kv_start(kv, op));
-    do {
-        (void)remo_kv_poll(kv);
-        remo_channel_stats(remo_kv_channel(kv), &after);
-    } while (after.atomics < before.atomics + 2);
-    return 0;
-}
-
-/* Wait until node 1 has released the lock of the key, without a ticket: a grant would need a poll there. */
-static int await_release(struct remo_kv *kv, uint64_t key) {
-    int rc;
-    while ((rc = remo_lock_acquire(kv->locks, stripe_of(kv, key), 0)) == -ETIMEDOUT)
-        cluster_sleep_ms(1);
-    CHECK_OK(rc);
-    CHECK_OK(remo_lock_release(kv->locks, stripe_of(kv, key), REMO_FENCE_NONE));
-    return 0;
-}
-
-/* An update finds no slot. While it releases the lock, node 0 inserts the key. An update that starts after
- * the insert is not merged into the first one. */
-static int merged_late(struct remo_node *node, void *ctx) {
-    struct remo_kv *kv;
-    uint64_t key = 1;
-    (void)ctx;
-    CHECK(open_small(node, &kv) == 0);
-    while (remo_lock_home(kv->locks, stripe_of(kv, key)) != 0)
-        key++;
-    struct remo_kv_op early = op_of(REMO_KV_UPDATE, &key, &key), late = early;
-    if (remo_node_rank(node) == 1) {
-        CHECK_CODE(remo_kv_update(kv, &key, sizeof key, &key, sizeof key), -ENOENT); /* connects */
-        CHECK(advance_to_release(kv, &early) == 0);
-    }
-    CHECK_OK(cluster_meet());
-    if (remo_node_rank(node) == 0) {
-        CHECK(await_release(kv, key) == 0);
-        CHECK_OK(remo_kv_insert(kv, &key, sizeof key, &key, sizeof key));
-    }
-    CHECK_OK(cluster_meet());
-    if (remo_node_rank(node) == 1) {
-        CHECK_OK(remo_kv_start(kv, &late));
-        CHECK_CODE(remo_kv_wait(kv, &early), -ENOENT);
-        CHECK_OK(remo_kv_wait(kv, &late));
-    }
-    CHECK_OK(cluster_meet());
-    remo_kv_close(kv);
-    return cluster_meet();
-}
-
-/* ---- deferred records ---- */
-
-/* Node 1 deletes a key, and its record is deferred. It makes no further change, but its service thread sends
- * the record. */
-static int deferred(struct remo_node *node, void *ctx) {
-    struct remo_kv *kv;
-    uint64_t key = 1, hash = remo__kv_hash(&key, sizeof key);
-    (void)ctx;
-    CHECK(open_small(node, &kv) == 0);
-    if (remo_node_rank(node) == 0)
-        CHECK_OK(remo_kv_insert(kv, &key, sizeof key, &key, sizeof key));
-    CHECK_OK(cluster_meet());
-    if (remo_node_rank(node) == 1) {
-        struct remo__kv_cursor cursor = remo__kv_index_seek(&kv->index, hash);
-        uint64_t entry = remo__kv_index_first(&kv->index, &cursor);
-        const struct remo__kv_record record = {
-            .hash = hash, .entry = (entry & ~(UINT64_C(0xffff) << 48)) | REMO__KV_RECORD_REMOVE << 48};
-        remo__kv_defer_record(kv, &record);
-    }
-    CHECK(kv_wait_for_count(kv, 0) == 0);
-    CHECK_OK(cluster_meet());
-    remo_kv_close(kv);
-    return 0;
-}
-
-/* ---- stale entries of other keys with the same fingerprint ---- */
-
-#define NEIGHBOUR_KEYS (REMO__KV_LINE_ENTRIES + 1)
-
-/* Return key number `n` whose entry belongs into the line. */
-static uint64_t key_of_line(const struct remo_kv *kv, uint32_t line, uint32_t n) {
-    for (uint64_t key = 1;; key++) {
-        uint64_t hash = remo__kv_index_hash(kv, remo__kv_hash(&key, sizeof key));
-        if (remo__kv_index_line_of(&kv->index, hash) == line && n-- == 0)
-            return key;
-    }
-}
-
-/* Set the head of the slot of `key`, which is on this node. */
-static int set_head(struct remo_kv *kv, uint64_t key, uint32_t generation, enum remo__kv_state state) {
-    struct remo__kv_cursor cursor =
-        remo__kv_index_seek(&kv->index, remo__kv_index_hash(kv, remo__kv_hash(&key, sizeof key)));
-    for (uint64_t entry; (entry = remo__kv_index_next(&kv->index, &cursor)) != 0;) {
-        char *slot = kv->own + remo__kv_slot_at(kv, remo__kv_entry_slot(entry));
-        if (remo__load(slot + 8) != key)
-            continue;
-        remo__store(slot, remo__kv_head_make(generation, sizeof key, state));
-        return 0;
-    }
-    return 1;
-}
-
-/* All fingerprints are equal. A line is full, and one of its keys is in the next line. There a search for an
- * absent key of the first line meets the entry of a neighbour, whose slot is deleted, or has another
- * generation. Afterwards all keys of the line are still found. */
-static int neighbour(struct remo_node *node, uint32_t searcher, uint32_t generation) {
-    struct remo_kv *kv;
-    uint32_t rank = remo_node_rank(node);
-    uint64_t value;
-    if (open_small(node, &kv) != 0)
-        return 1;
-    remo__kv_set_hash_mask(kv, ~UINT64_C(0xffff));
-    CHECK_OK(cluster_meet());
-    uint64_t stale = key_of_line(kv, 2, 0), absent = key_of_line(kv, 1, NEIGHBOUR_KEYS);
-    if (rank == 0) {
-        CHECK_OK(remo_kv_insert(kv, &stale, sizeof stale, &stale, sizeof stale));
-        for (uint32_t i = 0; i < NEIGHBOUR_KEYS; i++) {
-            uint64_t key = key_of_line(kv, 1, i);
-            CHECK_OK(remo_kv_insert(kv, &key, sizeof key, &key, sizeof key));
-        }
-        CHECK(set_head(kv, stale, generation, REMO__KV_DELETED) == 0);
-    }
-    CHECK_OK(cluster_meet());
-    if (rank == searcher)
-        CHECK_CODE(remo_kv_delete(kv, &absent, sizeof absent), -ENOENT);
-    for (uint32_t i = 0; i < NEIGHBOUR_KEYS; i++) {
-        uint64_t key = key_of_line(kv, 1, i);
-        CHECK_OK(remo_kv_get(kv, &key, sizeof key, &value, sizeof value, NULL));
-    }
-    if (rank == searcher) /* a record of the node of the slot removes the entry */
-        CHECK_EQUAL(remo_kv_count(kv), NEIGHBOUR_KEYS + (searcher != 0));
-    CHECK_OK(cluster_meet());
-    if (rank == 0)
-        CHECK_OK(remo_kv_insert(kv, &absent, sizeof absent, &value, sizeof value));
-    CHECK_OK(cluster_meet());
-    for (uint32_t i = 0; i <= NEIGHBOUR_KEYS; i++) {
-        uint64_t key = key_of_line(kv, 1, i);
-        CHECK_OK(remo_kv_get(kv, &key, sizeof key, &value, sizeof value, NULL));
-    }
-    CHECK_OK(cluster_meet());
-    remo_kv_close(kv);
-    return cluster_meet();
-}
-
-static int neighbours(struct remo_node *node, void *ctx) {
-    (void)ctx;
-    int rc = neighbour(node, 0, 1);
-    rc = rc ? rc : neighbour(node, 1, 1);
-    return rc ? rc : neighbour(node, 1, 2);
-}
-
 static void setup(void) {
     for (uint32_t i = 0; i < 2; i++) {
         atomic_store(&window->is_held[i], false);
@@ -889,15 +537,6 @@ int main(int argc, char **argv) {
         CLUSTER_TEST(idle_maps, 2),
         CLUSTER_TEST(paused_elsewhere, 3),
         CLUSTER_TEST(started_again, 1),
-        CLUSTER_TEST(unsent, 1),
-        CLUSTER_TEST(stale_slot, 1),
-        CLUSTER_TEST(reclaims, 2),
-        CLUSTER_TEST(full_window, 2),
-        CLUSTER_TEST(merged, 2, .only_on = "ofi"),
-        CLUSTER_TEST(merged_absent, 2),
-        CLUSTER_TEST(merged_late, 2, .only_on = "ofi"),
-        CLUSTER_TEST(deferred, 2),
-        CLUSTER_TEST(neighbours, 2),
         {0},
     };
     window = cluster_shared(sizeof *window);
