@@ -9,8 +9,8 @@
 
 #define ADDRESS(type, name, parameters, arguments) (void *)(name),
 
-void *const linked[] = {REMO__OFI_SYMBOLS(ADDRESS, ADDRESS) REMO__VERBS_SYMBOLS(ADDRESS, ADDRESS)
-                            REMO__RDMACM_SYMBOLS(ADDRESS, ADDRESS)};
+__attribute__((used)) void *const linked[] = {REMO__OFI_SYMBOLS(ADDRESS, ADDRESS) REMO__VERBS_SYMBOLS(
+    ADDRESS, ADDRESS) REMO__RDMACM_SYMBOLS(ADDRESS, ADDRESS)};
 
 int main(void) {
     return linked[0] == 0;
