@@ -4,15 +4,13 @@
 #include "systems/kv/index.h"
 
 #include <errno.h>
-#include <sys/mman.h>
 
 #include "base/error.h"
+#include "base/pages.h"
 
-#ifdef REMO_SIM_SMALL
-#define HUGE_PAGE_BYTES UINT64_C(4096) /* the simulator copies the index for each schedule */
-#else
-#define HUGE_PAGE_BYTES (UINT64_C(2) << 20)
-#endif
+static uint64_t index_bytes(const struct remo__kv_index *index) {
+    return index->lines_count * sizeof(struct remo__kv_line);
+}
 
 int remo__kv_index_open(struct remo__kv_index *index, uint64_t entries_max) {
     uint64_t places = entries_max / REMO__KV_FILL_PERCENT * 100 + 100;
@@ -21,25 +19,19 @@ int remo__kv_index_open(struct remo__kv_index *index, uint64_t entries_max) {
         return remo__fail(-ENOMEM,
                           "cannot create an index of %llu entries: too large; use a smaller capacity",
                           (unsigned long long)entries_max);
-    uint64_t bytes = remo__align_up(lines * sizeof(struct remo__kv_line), HUGE_PAGE_BYTES);
-    void *mapping = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (mapping == MAP_FAILED)
+    index->lines_count = lines;
+    index->lines = remo__pages_map(index_bytes(index));
+    if (!index->lines)
         return remo__fail(
             -ENOMEM,
             "cannot create an index of %llu entries: no memory for its %llu MiB; use a smaller capacity",
-            (unsigned long long)entries_max, (unsigned long long)(bytes >> 20));
-    /* A search is one cache miss. Without huge pages it would also miss the TLB. */
-    madvise(mapping, bytes, MADV_HUGEPAGE);
-    index->lines = mapping;
-    index->lines_count = lines;
-    index->mapping_bytes = bytes;
+            (unsigned long long)entries_max, (unsigned long long)(index_bytes(index) >> 20));
     atomic_init(&index->count, 0);
     return 0;
 }
 
 void remo__kv_index_close(struct remo__kv_index *index) {
-    if (index->lines)
-        munmap(index->lines, index->mapping_bytes);
+    remo__pages_unmap(index->lines, index_bytes(index));
     index->lines = NULL;
 }
 

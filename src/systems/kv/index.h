@@ -41,7 +41,6 @@ struct remo__kv_line {
 struct remo__kv_index {
     struct remo__kv_line *lines;
     uint64_t lines_count;
-    uint64_t mapping_bytes;
     _Atomic uint64_t count;
 };
 

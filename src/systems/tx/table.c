@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/pages.h"
+
 #define CAPACITY_DEFAULT 65536u
 #define CAPACITY_MAX (UINT64_C(1) << 32)
 #define GROWTH_DEFAULT 1024u
@@ -104,11 +106,30 @@ static inline uint64_t find_first(const struct remo_table *table, const struct r
     return remo__table_base(table, key->hash) * table->bucket_bytes;
 }
 
-/* ---- lookups ---- */
+/* ---- remembered places ---- */
+
+/* Return the number of a key among the places and the hints. */
+static uint32_t number_of(const struct remo_table *table, const struct remo_structure_key *key) {
+    return (uint32_t)(key->hash >> 8) & table->place_mask;
+}
 
 /* Return the PLACE_WAYS entries in which the place of the key may be. */
-static _Atomic uint64_t *places_of(struct remo_table *table, const struct remo_structure_key *key) {
-    return &table->places[(uint32_t)(key->hash >> 8) & table->place_mask & ~(PLACE_WAYS - 1)];
+static _Atomic uint64_t *places_of(const struct remo_table *table, const struct remo_structure_key *key) {
+    return &table->places[number_of(table, key) & ~(PLACE_WAYS - 1)];
+}
+
+/* A hint is set if a place of its keys was remembered before. Most keys are in their bucket and have none.
+ * For these, a lookup loads only the hint, which is in the CPU's cache. The places are 64 times as large. */
+static bool has_hint(const struct remo_table *table, const struct remo_structure_key *key) {
+    uint32_t number = number_of(table, key);
+    return atomic_load_explicit(&table->hints[number / 64], memory_order_relaxed) >> number % 64 & 1;
+}
+
+static void set_hint(struct remo_table *table, const struct remo_structure_key *key) {
+    uint32_t number = number_of(table, key);
+    if (!has_hint(table, key))
+        atomic_fetch_or_explicit(&table->hints[number / 64], UINT64_C(1) << number % 64,
+                                 memory_order_relaxed);
 }
 
 static bool is_place_of(uint64_t place, const struct remo_structure_key *key) {
@@ -119,6 +140,8 @@ static bool is_place_of(uint64_t place, const struct remo_structure_key *key) {
 static _Atomic uint64_t *find_place(struct remo_table *table, const struct remo_structure_key *key,
                                     uint64_t *ret_place) {
     _Atomic uint64_t *places = places_of(table, key);
+    if (!has_hint(table, key))
+        return NULL;
     for (uint32_t i = 0; i < PLACE_WAYS; i++) {
         *ret_place = atomic_load_explicit(&places[i], memory_order_relaxed);
         if (is_place_of(*ret_place, key))
@@ -132,6 +155,8 @@ static uint64_t offset_of(uint64_t place) {
     const uint32_t sign = 64 - PLACE_BITS;
     return (uint64_t)((int64_t)(place << sign) >> sign) * 8 - 8;
 }
+
+/* ---- lookups ---- */
 
 static __attribute__((noinline)) void start_grown(const struct remo_table *table,
                                                   const struct remo_structure_key *key, uint32_t owner,
@@ -172,7 +197,8 @@ static uint64_t prefetch(void *ctx, const struct remo_structure_key *key, uint32
     uint64_t bucket = atomic_load_explicit(&table->has_grown, memory_order_relaxed)
                           ? find_grown(table, key, owner)
                           : find_first(table, key);
-    __builtin_prefetch((const void *)places_of(table, key));
+    if (has_hint(table, key))
+        __builtin_prefetch((const void *)places_of(table, key));
     if (remo__structure_contains(structure, owner, bucket, table->read_bytes))
         remo__region_prefetch_read(structure->share, owner, bucket, table->read_bytes);
     return bucket;
@@ -197,6 +223,7 @@ static void learn(void *ctx, const struct remo_structure_key *key, uint32_t owne
         }
     }
     atomic_store_explicit(&places[way], (key->hash & ~PLACE_MASK) | place_of(offset), memory_order_relaxed);
+    set_hint(table, key);
 }
 
 /* Forget the place of the key: it has another key now, or none. */
@@ -374,14 +401,18 @@ static int set_layout(struct remo_table *table, const struct remo_table_options 
     return 0;
 }
 
+static uint64_t places_bytes(const struct remo_table *table) {
+    uint64_t places = table->place_mask + UINT64_C(1);
+    return (places + (places + 63) / 64) * sizeof table->places[0];
+}
+
 static int make_places(struct remo_table *table, const struct remo_table_options *options) {
     uint64_t places = remo__power_of_two_from(remo__max(options->places, PLACE_WAYS));
     table->place_mask = (uint32_t)(places - 1);
-    table->places =
-        aligned_alloc(REMO__CACHE_LINE, remo__align_up(places * sizeof *table->places, REMO__CACHE_LINE));
+    table->places = remo__pages_map(places_bytes(table));
     if (!table->places)
         return remo__fail(-ENOMEM, "no memory for %llu places of a table", (unsigned long long)places);
-    memset((void *)table->places, 0, places * sizeof *table->places);
+    table->hints = table->places + places;
     return 0;
 }
 
@@ -445,7 +476,7 @@ static void free_table(struct remo_table *table) {
     remo__table_close_owner(table);
     pthread_mutex_destroy(&table->page_mutex);
     pthread_mutex_destroy(&table->free_mutex);
-    free((void *)table->places);
+    remo__pages_unmap((void *)table->places, places_bytes(table));
     free(table->seen);
     free(table);
 }

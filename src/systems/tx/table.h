@@ -57,6 +57,7 @@ struct remo_table {
     bool calls_only;
     _Atomic bool has_grown; /* `seen` differs from the state at open */
     _Atomic uint64_t *places;
+    _Atomic uint64_t *hints; /* behind the places: a bit for each */
     uint32_t place_mask;
     uint32_t levels; /* maximum; 0: the table does not grow */
     uint64_t page_list_at, page_list_bytes;
