@@ -73,11 +73,22 @@ static uint64_t object_cost(const struct versioned_state *s, uint32_t rank, uint
     return is_known ? extent : extent + 1 + extent;
 }
 
+/* Return whether the read of the version reports that the object has moved, if it has. Each commit since the
+ * object was read has moved all objects at most. */
+static bool is_listed(const struct versioned_state *s, uint32_t rank, uint32_t object,
+                      const struct cost *cost) {
+    uint64_t known = s->known[rank][object], commits = s->begun + 1 - known;
+    return !sim_profile->mapped && is_quiet(s, cost) && !s->is_late && known > 0
+           && commits * s->plan->objects <= REMO__VERSIONED_MOVES;
+}
+
 /* Return the maximum number of operations of a read of all objects as of one instant. */
 static uint64_t all_cost(const struct versioned_state *s, uint32_t rank, const struct cost *cost) {
     uint64_t moves = (s->begun - cost->ended) * s->plan->objects, again = moves / s->plan->retain, sum = 0;
     for (uint32_t i = 0; i < s->plan->objects; i++)
-        sum += object_cost(s, rank, i, cost) + moves * (extent_cost() + 1);
+        sum += remo__min(object_cost(s, rank, i, cost),
+                         is_listed(s, rank, i, cost) ? 1 + extent_cost() : UINT64_MAX)
+               + moves * (extent_cost() + 1);
     return (1 + sum) * (1 + again);
 }
 

@@ -16,7 +16,8 @@
  * Layout:  {header; records; base}. Words:
  *   location  an entry of the directory, or `previous`: generation:40, extent:24
  *   head      generation:40, used:22 (words of records), superseded:1, pending:1
- *   used      of an extent that a node has read: words of the base + 1:18, extent:24, generation:22
+ *   note      the used part of a base: generation:22, extent:24, words + 1:18. 0: not known
+ *   move      generation:17, extent:24, object:23: the object is not in this extent any more
  *   place     the range of a record: offset:32, ends:1, size:31. `ends` marks the last record of a commit in
  *             the object */
 #pragma once
@@ -56,6 +57,17 @@ static inline uint64_t remo__versioned_generation(uint64_t word) {
 
 static inline uint32_t remo__versioned_extent(uint64_t location) {
     return location & (REMO__VERSIONED_EXTENTS_MAX - 1);
+}
+
+#define REMO__VERSIONED_NOTE_BITS 18u /* a base has up to 2^17 words */
+#define REMO__VERSIONED_OBJECT_BITS 23u
+
+static inline uint64_t remo__versioned_note(uint64_t location, uint32_t used) {
+    return location << REMO__VERSIONED_NOTE_BITS | (used + UINT64_C(1));
+}
+
+static inline uint64_t remo__versioned_move(uint64_t location, uint32_t object) {
+    return location << REMO__VERSIONED_OBJECT_BITS | object;
 }
 
 #define REMO__VERSIONED_PENDING UINT64_C(1)

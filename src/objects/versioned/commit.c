@@ -70,7 +70,10 @@ static void place_base(struct remo_versioned *versioned, uint32_t object, uint32
         image->header.seal = remo__versioned_seal_base(shape, image);
     store_word(place, image->header.head);
     store_base(place, shape, image);
-    store_word(place_of(versioned, remo__versioned_directory_at(object)), location);
+    char *entry = place_of(versioned, remo__versioned_directory_at(object));
+    store_word(entry + offsetof(struct remo__versioned_entry, note),
+               remo__versioned_note(location, image->header.used));
+    store_word(entry, location);
     own->objects[object].location = location;
     own->objects[object].head = remo__versioned_head(generation, 0, 0);
 }
@@ -102,6 +105,14 @@ static uint64_t load_base(struct remo_versioned *versioned, uint32_t object) {
     return state.version;
 }
 
+/* List a move in the front: a reader of the version then reads the directory, and not the former extent. */
+static void list_move(struct remo_versioned *versioned, uint32_t object, uint64_t former) {
+    struct remo__versioned_owner *own = &versioned->own;
+    uint64_t at = offsetof(struct remo__versioned_front, moves) + sizeof former * own->moved;
+    store_word(place_of(versioned, at), remo__versioned_move(former, object));
+    own->moved = (own->moved + 1) % REMO__VERSIONED_MOVES;
+}
+
 /* Move an object to another extent, with the base in own.image. */
 static void move(struct remo_versioned *versioned, uint32_t object, uint64_t base_version, uint64_t flags) {
     struct remo__versioned_object before = versioned->own.objects[object];
@@ -109,6 +120,7 @@ static void move(struct remo_versioned *versioned, uint32_t object, uint64_t bas
     place_base(versioned, object, extent, before.location, base_version, flags);
     /* after the directory: a reader that finds this mark finds the new location there */
     store_word(extent_of(versioned, before.location), before.head | REMO__VERSIONED_SUPERSEDED);
+    list_move(versioned, object, before.location);
 }
 
 /* ---- open and close ---- */

@@ -11,7 +11,6 @@
 #define BASE_BYTES 256u /* prefetched for most visitors */
 #define RECORDS_BYTES 384u
 #define PREFETCHED_BYTES_MAX 2048u
-#define USED_BITS 18u              /* a base has up to 2^17 words */
 #define KEPT_BYTES_MAX (64u << 10) /* larger buffers are not kept between reads */
 
 /* ---- buffers ---- */
@@ -97,17 +96,45 @@ static int fail_damaged(const struct remo__versioned_get *get) {
         remo_channel_name(get->versioned->region->channel), get->owner, get->object);
 }
 
-int remo__versioned_get_version(const struct remo__versioned_get *get, uint64_t *ret_version) {
-    int rc = read_word(get, 0, ret_version);
-    if (rc != 0)
-        return rc;
-    if (*ret_version == REMO_VERSIONED_NEWEST)
+static int use_version(const struct remo__versioned_get *get, uint64_t version) {
+    if (version == REMO_VERSIONED_NEWEST)
         return fail_damaged(get);
     /* The thread that stored it may not have flushed it yet. A peer must not read an older version after this
      * call. */
     if (remo__versioned_is_own(get))
-        remo__flush(get->versioned->region->memory->own, sizeof *ret_version);
-    learn_version(get->peer, *ret_version);
+        remo__flush(get->versioned->region->memory->own, sizeof version);
+    learn_version(get->peer, version);
+    return 0;
+}
+
+int remo__versioned_get_version(const struct remo__versioned_get *get, uint64_t *ret_version) {
+    int rc = read_word(get, 0, ret_version);
+    return rc == 0 ? use_version(get, *ret_version) : rc;
+}
+
+/* Forget the known locations that the moves of the front name. Another thread may have found newer ones. */
+static void forget_moved(const struct remo__versioned_get *get, const struct remo__versioned_front *front) {
+    _Atomic uint64_t *locations = atomic_load_explicit(&get->peer->locations, memory_order_acquire);
+    for (uint32_t i = 0; i < REMO__VERSIONED_MOVES && locations; i++) {
+        uint32_t object = front->moves[i] & (REMO_VERSIONED_OBJECTS_MAX - 1);
+        if (object >= get->versioned->shape.objects)
+            continue;
+        uint64_t known = atomic_load_explicit(&locations[object], memory_order_relaxed);
+        if (known != 0 && front->moves[i] == remo__versioned_move(known, object))
+            atomic_compare_exchange_strong_explicit(&locations[object], &known, 0, memory_order_relaxed,
+                                                    memory_order_relaxed);
+    }
+}
+
+int remo__versioned_get_front(const struct remo__versioned_get *get, uint64_t *ret_version) {
+    struct remo__versioned_front front;
+    int rc = read_bytes(get, 0, &front, sizeof front, NULL);
+    if (rc == 0)
+        rc = use_version(get, front.version);
+    if (rc != 0)
+        return rc;
+    forget_moved(get, &front);
+    *ret_version = front.version;
     return 0;
 }
 
@@ -211,20 +238,12 @@ static inline __attribute__((always_inline)) int copy_in_order(struct remo__vers
     return 0;
 }
 
-/* The extent and the generation of a location, in the form of `used`. */
-static uint64_t used_tag(uint64_t location) {
-    return location << USED_BITS;
-}
-
-/* Return the words of the base to copy: those that are used, if this node has read this extent before. */
+/* Return the words of the base to copy: those that are used, if there is a note of this extent. */
 static uint32_t words_to_copy(const struct remo__versioned_get *get) {
-    uint64_t known = atomic_load_explicit(get->known_used, memory_order_relaxed);
-    uint32_t words = (uint32_t)(known & (((uint64_t)1 << USED_BITS) - 1)),
-             all = get->versioned->shape.base_bytes / 8;
-    return get->is_short || words == 0 || words > all
-                   || known >> USED_BITS != used_tag(get->location) >> USED_BITS
-               ? all
-               : words - 1;
+    uint64_t note = atomic_load_explicit(get->known_note, memory_order_relaxed);
+    uint32_t used = (uint32_t)(note & ((1u << REMO__VERSIONED_NOTE_BITS) - 1)) - 1, /* too large: not known */
+        all = get->versioned->shape.base_bytes / 8;
+    return get->is_short || used > all || note != remo__versioned_note(get->location, used) ? all : used;
 }
 
 int remo__versioned_get_copy(struct remo__versioned_get *get, struct remo_ack *ack) {
@@ -236,20 +255,21 @@ int remo__versioned_get_copy(struct remo__versioned_get *get, struct remo_ack *a
 /* Note how much of the extent is used, unless it is an earlier one of the object. */
 static void learn_used(const struct remo__versioned_get *get) {
     if (!get->is_older)
-        atomic_store_explicit(get->known_used,
-                              used_tag(get->location) | (get->buffer->image.header.used + UINT64_C(1)),
+        atomic_store_explicit(get->known_note,
+                              remo__versioned_note(get->location, get->buffer->image.header.used),
                               memory_order_relaxed);
 }
 
 int remo__versioned_get_locate(struct remo__versioned_get *get, struct remo_ack *ack) {
     get->is_fresh = true;
-    return read_bytes(get, remo__versioned_directory_at(get->object), &get->location, sizeof get->location,
-                      ack);
+    return read_bytes(get, remo__versioned_directory_at(get->object), &get->entry, sizeof get->entry, ack);
 }
 
 int remo__versioned_get_use_location(struct remo__versioned_get *get) {
+    get->location = get->entry.location;
     if (!is_location(get))
         return fail_damaged(get);
+    atomic_store_explicit(get->known_note, get->entry.note, memory_order_relaxed);
     atomic_store_explicit(get->known, get->location, memory_order_release);
     return 0;
 }
@@ -472,7 +492,7 @@ int remo__versioned_get_begin(struct remo_versioned *versioned, uint32_t owner, 
     ret_get->visit = visit;
     ret_get->ctx = ctx;
     ret_get->known = &locations[object];
-    ret_get->known_used = &locations[versioned->shape.objects + object];
+    ret_get->known_note = &locations[versioned->shape.objects + object];
     /* If another thread has read the location, the extent precedes it. */
     ret_get->location = atomic_load_explicit(ret_get->known, memory_order_acquire);
     ret_get->buffer = take_buffer(versioned, ret_get->thread);

@@ -18,7 +18,8 @@ struct remo__versioned_get {
     uint32_t owner, object;
     uint64_t at;                          /* the requested version */
     uint64_t location;                    /* of the extent; 0: read it from the directory */
-    _Atomic uint64_t *known, *known_used; /* what this node has found of the object */
+    struct remo__versioned_entry entry;   /* of the directory, as it was read */
+    _Atomic uint64_t *known, *known_note; /* what this node has found of the object */
     uint32_t copied;                      /* over the network: words of the base in the copy */
     remo_versioned_visitor *prepare;      /* called before `visit`, for all gets of a round; NULL: none */
     remo_versioned_visitor *visit;
@@ -59,12 +60,14 @@ void remo__versioned_get_end(struct remo__versioned_get *get);
 int remo__versioned_get_check(const struct remo__versioned_get *get);
 /* Read the version of the owner. */
 int remo__versioned_get_version(const struct remo__versioned_get *get, uint64_t *ret_version);
+/* The same over a network, and forget the locations of objects that have moved. */
+int remo__versioned_get_front(const struct remo__versioned_get *get, uint64_t *ret_version);
 
-/* Read the location from the directory. With an ack, the location is in place when the ack is complete. */
+/* Read the entry of the directory. With an ack, it is in place when the ack is complete. */
 int remo__versioned_get_locate(struct remo__versioned_get *get, struct remo_ack *ack);
 int remo__versioned_get_use_location(struct remo__versioned_get *get);
-/* Copy the used part of the extent over the network: if the node has read the extent before, without the
- * zeros at the end of the base. With an ack, the copy is in place when the ack is complete. */
+/* Copy the extent over the network, without the zeros at the end of the base if their number is known. With
+ * an ack, the copy is in place when the ack is complete. */
 int remo__versioned_get_copy(struct remo__versioned_get *get, struct remo_ack *ack);
 /* In mapped memory, copy the header and the records, and find the state in them. Then the copy is ready, or
  * another one is needed. */

@@ -260,7 +260,10 @@ int remo_versioned_version(struct remo_versioned *versioned, uint32_t owner, uin
     REMO__REQUIRE(ret_version);
     struct remo__versioned_get get;
     int rc = remo__versioned_begin(versioned, owner, &get);
-    return rc == 0 ? remo__versioned_get_version(&get, ret_version) : rc;
+    if (rc != 0)
+        return rc;
+    return remo__versioned_is_in_order(&get) ? remo__versioned_get_version(&get, ret_version)
+                                             : remo__versioned_get_front(&get, ret_version);
 }
 
 /* A visit of several objects: visitors, and the version. */

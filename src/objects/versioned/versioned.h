@@ -1,7 +1,7 @@
 /* versioned.h - the layout of an owner's memory, and the state of an open object.
  * docs/internals/versioned.md describes the protocol.
  *
- * Memory of an owner: {version word in a cache line of its own; directory[objects]; extents}.
+ * Memory of an owner: {front; directory[objects]; extents}, each in cache lines of its own.
  * objects/versioned_direct.h has the layout of an extent.
  * Seals are 0 in mapped memory, where the order of loads replaces them. */
 #pragma once
@@ -12,6 +12,28 @@
 
 #include "objects/region.h"
 #include "objects/versioned_direct.h"
+
+/* ---- the owner's memory ---- */
+
+/* Moves that the front lists: the front has 512 bytes. */
+#ifdef REMO_SIM_SMALL
+#define REMO__VERSIONED_MOVES 2u
+#else
+#define REMO__VERSIONED_MOVES 63u
+#endif
+
+_Static_assert(REMO_VERSIONED_OBJECTS_MAX == 1u << REMO__VERSIONED_OBJECT_BITS, "a move has the object");
+
+/* The beginning of the memory: over a network, a read of the version copies all of it. */
+struct remo__versioned_front {
+    uint64_t version;
+    uint64_t moves[REMO__VERSIONED_MOVES]; /* the last ones: a ring */
+};
+
+/* An entry of the directory. The owner stores the note first. */
+struct remo__versioned_entry {
+    uint64_t location, note;
+};
 
 /* ---- extents (extent.c) ---- */
 
@@ -122,13 +144,14 @@ struct remo__versioned_owner {
     uint64_t *generations; /* of each extent */
     uint32_t *spare;       /* a ring of the spare extents; the next move uses that at spare_first */
     uint32_t spare_first;
+    uint32_t moved;                      /* the next move of the front */
     struct remo__versioned_image *image; /* for a move: a copy of the old extent, then the new base */
 };
 
 /* Facts about an owner that reads of this node have found. */
 struct remo__versioned_peer {
     _Atomic uint64_t version; /* visible; the owner's may be higher */
-    /* Of each object; 0: not known; NULL: none is known. Behind them, `used` of an extent of each object. */
+    /* Of each object; 0: not known; NULL: none is known. Behind them, a note of each object. */
     _Atomic(_Atomic uint64_t *) locations;
 };
 
@@ -142,7 +165,8 @@ struct remo_versioned {
 };
 
 static inline uint64_t remo__versioned_directory_at(uint32_t object) {
-    return REMO__CACHE_LINE + UINT64_C(8) * object;
+    return remo__align_up(sizeof(struct remo__versioned_front), REMO__CACHE_LINE)
+           + sizeof(struct remo__versioned_entry) * object;
 }
 
 static inline uint64_t remo__versioned_extent_at(const struct remo__versioned_shape *shape, uint32_t extent) {

@@ -1,5 +1,6 @@
 /* test_versioned_cost.c - the cost of each call of versioned objects, counted exactly: at the owner, at the
  * first read and later ones, after moves, and of earlier versions. */
+#include "objects/versioned/versioned.h"
 #include "versioned_common.h"
 
 #define COST_OBJECTS 6u
@@ -87,7 +88,8 @@ static int costs(struct remo_node *node, void *ctx) {
     if (!is_owner) {
         CHECK(read_at_cost(versioned, 0, 3, 2) == 0);
         CHECK(read_at_cost(versioned, 0, 1, 2) == 0);
-        CHECK(read_all_at_cost(versioned, 1 + 1 + (COST_OBJECTS - 1) * 3, 2) == 0);
+        /* Over a network, the read of the version reports the moves. */
+        CHECK(read_all_at_cost(versioned, 1 + 1 + (COST_OBJECTS - 1) * (is_mapped(node) ? 3 : 2), 2) == 0);
     }
     CHECK_OK(cluster_meet());
     return close_versioned(versioned);
@@ -109,6 +111,58 @@ static int costs_without_move(struct remo_node *node, void *ctx) {
         if (remo_node_rank(node) == 1)
             CHECK(read_at_cost(versioned, 0, 1, i) == 0);
         CHECK_OK(cluster_meet());
+    }
+    return close_versioned(versioned);
+}
+
+/* The read of the version reports the last moves. After more moves, a read of the object itself finds its
+ * move. */
+static int costs_after_moves(struct remo_node *node, void *ctx) {
+    struct remo_versioned *versioned;
+    uint64_t version = 0, number = 1;
+    (void)ctx;
+    CHECK(open_versioned(node, &cost_options, &versioned) == 0);
+    struct remo_channel *channel = remo_versioned_channel(versioned);
+    for (uint64_t moves = 0; moves <= REMO__VERSIONED_MOVES; moves++) {
+        CHECK_OK(cluster_meet());
+        if (remo_node_rank(node) == 0) {
+            CHECK_OK(commit_value(versioned, 1, number, NULL));
+            for (uint64_t i = 0; i < moves; i++)
+                CHECK_OK(commit_value(versioned, 0, number, NULL));
+        }
+        CHECK_OK(cluster_meet());
+        bool is_reported = !is_mapped(node) && moves < REMO__VERSIONED_MOVES;
+        if (remo_node_rank(node) == 1) {
+            CHECK_COST(channel, CHECK_OK(remo_versioned_version(versioned, 0, &version)), 1, 0, 0, 0);
+            CHECK(read_at_cost(versioned, 1, is_reported || number == 1 ? 2 : 3, number) == 0);
+            CHECK_COST(channel, CHECK_OK(remo_versioned_version(versioned, 0, &version)), 1, 0, 0, 0);
+            CHECK(read_at_cost(versioned, 1, 1, number) == 0);
+        }
+        number++;
+    }
+    return close_versioned(versioned);
+}
+
+/* The directory, or an earlier read, has the used part of the base: the zeros behind it are not read. */
+static int costs_of_zeros(struct remo_node *node, void *ctx) {
+    const struct remo_versioned_options options = {
+        .objects = 1, .object_bytes = 4096, .log_bytes = 32, .retain = 1};
+    unsigned char expected[4096] = "", value[4096];
+    struct remo_versioned *versioned;
+    struct remo_stats before, after;
+    (void)ctx;
+    memset(expected, 1, 100);
+    CHECK(open_versioned(node, &options, &versioned) == 0);
+    const struct remo_versioned_change change = {.size_bytes = sizeof expected, .data = expected};
+    if (remo_node_rank(node) == 0)
+        CHECK_OK(remo_versioned_commit(versioned, &change, 1, NULL));
+    CHECK_OK(cluster_meet());
+    for (uint32_t i = 0; i < 2 && remo_node_rank(node) == 1; i++) { /* i == 0: the location is not known */
+        remo_channel_stats(remo_versioned_channel(versioned), &before);
+        CHECK_OK(remo_versioned_read(versioned, 0, 0, value, NULL));
+        remo_channel_stats(remo_versioned_channel(versioned), &after);
+        CHECK(memcmp(value, expected, sizeof expected) == 0);
+        CHECK(is_mapped(node) || after.bytes - before.bytes == (i == 0 ? 16 : 0) + 40 + 32 + 104);
     }
     return close_versioned(versioned);
 }
@@ -154,6 +208,8 @@ int main(int argc, char **argv) {
     static const struct cluster_test tests[] = {
         CLUSTER_TEST(costs, 2),
         CLUSTER_TEST(costs_without_move, 2),
+        CLUSTER_TEST(costs_after_moves, 2),
+        CLUSTER_TEST(costs_of_zeros, 2),
         CLUSTER_TEST(costs_of_versions, 2),
         {0},
     };

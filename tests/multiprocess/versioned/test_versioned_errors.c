@@ -164,7 +164,8 @@ static int damaged_base(struct remo_node *node, void *ctx) {
         base[VALUE_BYTES - 1] ^= 1;
     }
     CHECK_OK(cluster_meet());
-    for (uint32_t i = 0; i < 2 && !base; i++) { /* a copy of all, and one of the used part */
+    for (uint32_t i = 0; i < 2 && !base;
+         i++) { /* the used part is from the directory, and then from the header */
         CHECK_OK(remo_versioned_read(versioned, 0, 0, value, NULL));
         CHECK(memcmp(value, expected, VALUE_BYTES) == 0);
     }
