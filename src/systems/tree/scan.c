@@ -104,7 +104,7 @@ static int descend(struct tree_scan *scan, struct tree_header *ret_header) {
 
 /* Return how many leaves to read at the same time: no more than the rest of the scan probably needs. */
 static uint32_t window_of(const struct tree_scan *scan) {
-    uint64_t entries = remo__max(scan->cache->leaf_entries, 1), window = TREE_WINDOW - 1;
+    uint64_t entries = remo__max(scan->cache->leaf_entries / TREE_AVERAGED, 1), window = TREE_WINDOW - 1;
     if (scan->limit != 0)
         window = remo__min(window, (scan->limit - scan->now.result.entries) / entries + 1);
     if (scan->buffer)

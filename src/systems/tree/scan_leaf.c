@@ -252,6 +252,12 @@ static int copy_run(struct tree_scan *scan, const struct tree_source *source,
     return are_entries(place, header->run, bytes) ? 0 : -EPROTO;
 }
 
+/* Add a leaf to the average, by which a scan reads no more leaves at a time than it probably needs. */
+static void note_entries(struct tree_cache *cache, uint32_t count) {
+    uint32_t sum = cache->leaf_entries;
+    cache->leaf_entries = sum == 0 ? TREE_AVERAGED * count : sum - sum / TREE_AVERAGED + count;
+}
+
 int remo__tree_scan_use_leaf(struct tree_scan *scan, const struct tree_source *source) {
     uint32_t node_bytes = scan->tree->node_bytes, index_at;
     char *image = remo__tree_scan_node(scan, 1);
@@ -270,7 +276,7 @@ int remo__tree_scan_use_leaf(struct tree_scan *scan, const struct tree_source *s
     rc = leave_leaf(scan, image, &is_inside);
     if (rc != 0)
         return rc;
-    scan->cache->leaf_entries = header.count;
+    note_entries(scan->cache, header.count);
     bool is_whole = is_inside && begins_at_end(scan, image);
     if (is_whole && !scan->buffer && scan->limit == 0) {
         scan->next.result.entries += header.count;

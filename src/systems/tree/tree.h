@@ -57,6 +57,7 @@
 #define TREE_WINDOW 16u
 #define TREE_SAMPLES 15u /* keys of a cached node that a search compares first */
 #endif
+#define TREE_AVERAGED 16u /* leaves: for the number that a scan reads at a time */
 
 /* The handlers of the service. A freeze delays changes for a limited time, and replies with the version. A
  * thaw ends the delay. */
@@ -198,7 +199,7 @@ struct tree_cache {
     struct tree_window *windows;
     struct tree_call *calls; /* unused */
     uint32_t calls_count;    /* with those in flight */
-    uint32_t leaf_entries;   /* of the last leaf that a scan has used; 0: none */
+    uint32_t leaf_entries;   /* TREE_AVERAGED times the average of the last leaves that scans have used */
 };
 
 struct remo_tree {
