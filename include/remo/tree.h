@@ -13,14 +13,15 @@
  *          those in the tail of a leaf: at most the last 8 new entries, in the order of their insertion, each
  *          with 6 bytes of overhead. A split, a merge or any
  *          other change of several nodes is one commit.
- *          Network memory: that of the versioned objects, with a log_bytes of node_bytes / 8, and of rpc.
+ *          Network memory: that of the versioned objects, and of rpc. Their log_bytes is node_bytes / 8, or
+ *          three quarters of it where memory is not mapped.
  *          Private memory, besides theirs: of an owner, a copy of each inner node, 34 more nodes, 12 bytes
  *          for each of `nodes`, 64 KiB, and copies of as many nodes as one apply or one call of remove_range
  *          has changed so far; of a load, 32 nodes; of each thread that reads, 2.1 node_bytes for each of up
  *          to 1024 inner nodes, and 16 nodes for each get or scan that its tasks run at the same time.
  * Cost:    network operations, where memory is not mapped. At the owner itself there are none. Reading a
- *          node of the tree takes 1 read, 2 the first time, and 3 after a move (versioned.h). Each thread
- *          caches the inner nodes that it reads.
+ *          node of the tree takes 1 read, 2 the first time, and 3 after a move, or 2 if a scan has found the
+ *          move with the version (versioned.h). Each thread caches the inner nodes that it reads.
  *          - get: 1 node, the leaf; also each inner node on the path that is not cached. If the cached nodes
  *            lead to a wrong leaf, after a split or a merge: all nodes on the path, again. In mapped memory
  *            a get reads only parts of the leaf: header, marks, fingerprints and fences, the entries whose

@@ -113,11 +113,17 @@ static uint32_t hash_options(const struct remo_tree *tree, const struct remo_tre
 
 /* ---- open and close ---- */
 
+/* Over a network, each read of a leaf copies all of its log. The smaller log has room for an insertion of an
+ * entry of the default maximum sizes. */
+static uint32_t log_bytes_of(const struct remo_tree *tree, uint32_t node_bytes) {
+    return tree->node->mapped ? node_bytes / 8 : node_bytes / 32 * 3;
+}
+
 static int open_nodes(struct remo_tree *tree, const struct remo_tree_options *options) {
     struct remo_versioned_options nodes = {.owners = options->owners,
                                            .objects = options->nodes,
                                            .object_bytes = options->node_bytes,
-                                           .log_bytes = options->node_bytes / 8,
+                                           .log_bytes = log_bytes_of(tree, options->node_bytes),
                                            .retain = options->retain};
 #ifdef REMO_SIM_SMALL
     nodes.log_bytes = 96; /* an insertion fits, and the next change moves the node */
