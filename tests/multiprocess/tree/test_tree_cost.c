@@ -167,9 +167,36 @@ static int costs(struct remo_node *node, void *ctx) {
     return costs_of(node, &(struct costs){512, 3});
 }
 
+/* A scan of one leaf, which moves between two scans. Over a network, the read of the version has 512 bytes
+ * and reports the move, and that of the leaf copies a log of 384 bytes and the used part of the base. */
+static int costs_after_move(struct remo_node *node, void *ctx) {
+    const struct remo_tree_options options = {
+        .owners = first_nodes(1), .nodes = 64, .node_bytes = 4096, .value_bytes_max = sizeof(uint64_t)};
+    bool is_owner = remo_node_rank(node) == 0;
+    struct remo_stats before, after;
+    struct remo_tree *tree;
+    (void)ctx;
+    CHECK(open_tree(node, &options, &tree) == 0);
+    for (uint32_t round = 0; round < 2; round++) {
+        for (uint64_t i = 0; is_owner && i < 20; i++) /* the log has room for 16 updates at most */
+            CHECK_OK(remo_tree_upsert(tree, "key", 3, &i, sizeof i));
+        CHECK_OK(cluster_meet());
+        if (!is_owner) {
+            bool is_reported = round == 0 || !tree->node->mapped;
+            remo_channel_stats(remo_tree_channel(tree), &before);
+            CHECK(scan_at_cost(tree, NULL, is_reported ? 1 + 2 : 1 + 3) == 0);
+            remo_channel_stats(remo_tree_channel(tree), &after);
+            CHECK(tree->node->mapped || after.bytes - before.bytes < 512 + 16 + 40 + 384 + 100);
+        }
+        CHECK_OK(cluster_meet());
+    }
+    return close_tree(tree);
+}
+
 int main(int argc, char **argv) {
     static const struct cluster_test tests[] = {
         CLUSTER_TEST(costs, 2),
+        CLUSTER_TEST(costs_after_move, 2),
         {0},
     };
     return tree_main(argc, argv, tests);
