@@ -48,10 +48,12 @@ static bool is_draining(const struct drain *drain) {
     return remo__slots_has_early(drain->slots, drain->first, drain->writes, drain->started, drain->worker);
 }
 
-/* A wait condition: the operations that the fence covers are complete. */
+/* A wait condition: the operations that the fence covers are complete. A poll costs system calls, and a
+ * thread may have many workers that wait in a fence. So they leave the poll to remo__workers_run. */
 static int drained(void *ctx) {
     struct drain *drain = ctx;
-    remo__slots_progress(drain->thread);
+    if (drain->worker == 0)
+        remo__slots_progress(drain->thread);
     while (drain->first < drain->end && !is_draining(drain))
         drain->first++;
     return drain->first == drain->end;
