@@ -31,7 +31,7 @@
  *          On a network, updates of one key that are in a window together can share the 2 atomics,
  *          the read and the write of one of them, whose value then overwrites those of the others.
  *          Inserts and deletes of one window share their messages: n-1 requests and replies for up
- *          to 256 of them on shared memory, for up to 65 on a network.
+ *          to 256 of them on shared memory, for up to 97 on a network.
  * Order:   linearizable, for each key. Operations of one thread that are in flight together are
  *          concurrent with each other. Each key and value that a cursor returns was in the map at
  *          some moment of that call; a cursor is not a snapshot of the map.
@@ -65,14 +65,14 @@
  *          Operations of tasks (task.h) overlap as those of threads do, changes too. Each task
  *          has a window of its own. On a network a window has at most 126 reads in flight, that of a
  *          task 8, fewer if slots are large (Memory); the others wait for a buffer. Also on a
- *          network, the windows of a thread and its tasks execute at most 64 changes at a time, and
- *          each window one more; fewer than 64 if slots are larger than 16 KiB. These limits hold
+ *          network, the windows of a thread and its tasks execute at most 96 changes at a time, and
+ *          each window one more; fewer than 96 if slots are larger than 10 KiB. These limits hold
  *          for each map. On all maps together the windows of a thread and its tasks execute at most
  *          128 changes at a time. The other changes wait.
  * Memory:  that of remo_kv_open, and that of rpc.h for the node.
  *          Until the map closes, each thread and task that has used it has a slot in private memory.
  *          On a network it also has buffers in the arena: 2 slots, and 1 for each read in flight,
- *          for reads at most 4 MiB (task: 64 KiB) and one slot. Each of the 64 changes at a time has
+ *          for reads at most 4 MiB (task: 64 KiB) and one slot. Each of the 96 changes at a time has
  *          4 slots in the arena and 1 in private memory. Those in the arena take 4 MiB at most for a
  *          thread with its tasks, or 4 slots if these are larger. The first change of a window of a
  *          thread, on any map, also reserves address space for 128 stacks of 64 KiB and their

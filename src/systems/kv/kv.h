@@ -51,12 +51,13 @@
 #define REMO__KV_TASK_READS_BYTES (64u << 10) /* of a task */
 #define REMO__KV_BUFFERS_WORDS 2u             /* of the sets of buffers: a bit for each buffer */
 #define REMO__KV_WORKER_SPARES 2u             /* buffers of a worker besides `outgoing` and `image` */
-#define REMO__KV_WORKERS_MAX 64u              /* of a thread: half of its workers */
+#define REMO__KV_WORKERS_MAX 96u              /* of a thread: three quarters of its workers */
 /* With fewer workers and fewer reads in flight, a poll executes no operations of peers. */
 #define REMO__KV_POLLED_WORKERS 2u
 #define REMO__KV_POLLED_READS 16u
-/* The shortest time between two polls that do: after progress; with few workers; with many. */
+/* The shortest time between two polls that do: after progress, with few workers or many; else the same. */
 #define REMO__KV_ARRIVALS_BUSY_NS (50 * REMO__NS_PER_US)
+#define REMO__KV_ARRIVALS_BUSY_WORKERS_NS (20 * REMO__NS_PER_US)
 #define REMO__KV_ARRIVALS_READS_NS (5 * REMO__NS_PER_US)
 #define REMO__KV_ARRIVALS_WORKERS_NS UINT64_C(0)
 #define REMO__KV_WORKERS_BYTES (4u << 20) /* of their buffers: fewer workers if slots are large */

@@ -450,9 +450,11 @@ static void poll_arrivals(struct remo_kv *kv, struct remo__kv_thread *mine, bool
     bool has_workers = remo__workers_count(mine->thread) >= REMO__KV_POLLED_WORKERS;
     if (!has_workers && mine->reads_count < REMO__KV_POLLED_READS)
         return;
-    remo__poll_arrivals(kv->node, has_progress  ? REMO__KV_ARRIVALS_BUSY_NS
-                                  : has_workers ? REMO__KV_ARRIVALS_WORKERS_NS
-                                                : REMO__KV_ARRIVALS_READS_NS);
+    if (has_workers)
+        remo__poll_arrivals(kv->node,
+                            has_progress ? REMO__KV_ARRIVALS_BUSY_WORKERS_NS : REMO__KV_ARRIVALS_WORKERS_NS);
+    else
+        remo__poll_arrivals(kv->node, has_progress ? REMO__KV_ARRIVALS_BUSY_NS : REMO__KV_ARRIVALS_READS_NS);
 }
 
 int remo_kv_poll(struct remo_kv *kv) {
