@@ -70,13 +70,14 @@
  *          for each map. On all maps together the windows of a thread and its tasks execute at most
  *          128 changes at a time. The other changes wait.
  * Memory:  that of remo_kv_open, and that of rpc.h for the node.
- *          Until the map closes, each thread and task that has used it has a slot in private memory.
- *          On a network it also has buffers in the arena: 2 slots, and 1 for each read in flight,
- *          for reads at most 4 MiB (task: 64 KiB) and one slot. Each of the 96 changes at a time has
- *          4 slots in the arena and 1 in private memory. Those in the arena take 4 MiB at most for a
- *          thread with its tasks, or 4 slots if these are larger. The first change of a window of a
- *          thread, on any map, also reserves address space for 128 stacks of 64 KiB and their
- *          guards, until the thread ends. Each change that is executed uses a few pages of a stack.
+ *          Until the map closes, each thread and task that has used it has a slot and 1 KiB in
+ *          private memory. On a network it also has buffers in the arena: 2 slots, and 1 for each
+ *          read in flight, for reads at most 4 MiB (task: 64 KiB) and one slot. Each of the 96
+ *          changes at a time has 4 slots in the arena, and 1 slot and 0.5 KiB in private memory.
+ *          Those in the arena take 4 MiB at most for a thread with its tasks, or 4 slots if these
+ *          are larger. The first change of a window of a thread, on any map, also reserves address
+ *          space for 128 stacks of 64 KiB and their guards, until the thread ends. Each change that
+ *          is executed uses a few pages of a stack.
  * Source:  LOCO 6 and Appendix C. Differs in: a get compares the key in the slot, so keys may have
  *          any length and share fingerprints; two copies of the value; deletes need no
  *          acknowledgement; gets of a window are advanced by state machines, not by user-level

@@ -102,8 +102,9 @@ struct remo__kv_thread {
     uint32_t reads_count;                          /* operations at REMO__KV_STEP_READ */
     struct remo_kv_op *first_change, *last_change; /* at step QUEUED */
     uint32_t changes_count;                        /* in this list */
-    /* Of a window: the state of the last worker that has begun an update, by hash of the key. */
-    struct remo__kv_thread *updates[REMO__KV_UPDATES];
+    /* [REMO__KV_UPDATES] of a window on a network: the state of the last worker that has begun an update, by
+     * hash of the key. NULL in other states. */
+    struct remo__kv_thread **updates;
     /* Of a worker: the update that it makes, until it chooses the value; and those merged into it. */
     struct remo_kv_op *update, *first_merged, *last_merged;
     uint32_t locked_count; /* mapped fabrics: operations of this window at steps SEND and ACK */

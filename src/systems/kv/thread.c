@@ -31,6 +31,10 @@ static int make_buffers(const struct remo_kv *kv, struct remo__kv_thread *mine, 
     mine->outgoing = mine->image = mine->scratch;
     if (kv->node->mapped)
         return 0;
+    bool is_window = !(holder & REMO__HOLDER_WORKER);
+    mine->updates = is_window ? calloc(REMO__KV_UPDATES, sizeof(struct remo__kv_thread *)) : NULL;
+    if (is_window && !mine->updates)
+        return remo__fail(-ENOMEM, "no memory for the updates of a window");
     mine->buffers_bytes = count * kv->shape.slot_bytes;
     int rc = remo__arena_alloc(kv->node->arena, mine->buffers_bytes, &mine->buffers_offset);
     if (rc != 0)
@@ -52,6 +56,7 @@ static struct remo__kv_thread *make_state(struct remo_kv *kv, struct remo__threa
     mine->kv = kv;
     int rc = make_buffers(kv, mine, holder);
     if (rc != 0) {
+        free(mine->updates);
         free(mine->scratch);
         free(mine);
         remo__fail_more(rc, "map %s: the buffers of a thread", remo_channel_name(kv->channel));
@@ -154,6 +159,7 @@ static void close_state(struct remo__kv_thread *mine, bool are_buffers_unused) {
         close_state(own, are_buffers_unused);
     }
     free(mine->tasks);
+    free(mine->updates);
     free(mine->scratch);
     free(mine);
 }
