@@ -100,10 +100,18 @@ struct remo_channel *remo_atomic_var_channel(struct remo_atomic_var *var) {
 }
 
 /* Return the home of a word, and its offset there. */
-static inline uint32_t find_word(const struct remo_atomic_var *var, uint64_t index, uint64_t *ret_offset) {
+static inline uint32_t home_of_word(const struct remo_atomic_var *var, uint64_t index, uint64_t *ret_offset) {
     uint64_t row = var->inverse ? (uint64_t)((unsigned __int128)index * var->inverse >> 64) : index;
     *ret_offset = row * sizeof(uint64_t);
     return var->homes[var->inverse ? index - row * var->home_count : 0];
+}
+
+/* Set *ret_ref to a word, whose index the caller has checked. Errors: those of remo__region_find. */
+static inline __attribute__((always_inline)) int find_word(const struct remo_atomic_var *var, uint64_t index,
+                                                           struct remo__ref *ret_ref) {
+    uint64_t offset;
+    uint32_t home = home_of_word(var, index, &offset);
+    return remo__region_find(var->region, home, offset, ret_ref);
 }
 
 static int fail_index(const struct remo_atomic_var *var, uint64_t index) {
@@ -117,31 +125,35 @@ int remo_atomic_var_load(struct remo_atomic_var *var, uint64_t index, uint64_t *
     uint64_t offset;
     if (remo__unlikely(index >= var->count))
         return fail_index(var, index);
-    uint32_t home = find_word(var, index, &offset);
+    uint32_t home = home_of_word(var, index, &offset);
     return remo_region_read(var->region, home, offset, ret_value, sizeof *ret_value, ack);
 }
 
 int remo_atomic_var_fetch_add(struct remo_atomic_var *var, uint64_t index, uint64_t addend, uint64_t *ret_old,
                               struct remo_ack *ack) {
     REMO__REQUIRE(var);
-    uint64_t offset;
+    struct remo__ref ref;
     if (remo__unlikely(index >= var->count))
         return fail_index(var, index);
-    uint32_t home = find_word(var, index, &offset);
-    return remo_region_fetch_add(var->region, home, offset, addend, ret_old, ack);
+    int rc = find_word(var, index, &ref);
+    if (remo__unlikely(rc != 0))
+        return rc;
+    return remo__fetch_add(ref, addend, ret_old, ack);
 }
 
 int remo_atomic_var_compare_swap(struct remo_atomic_var *var, uint64_t index, uint64_t expected,
                                  uint64_t desired, uint64_t *ret_old, struct remo_ack *ack) {
     REMO__REQUIRE(var);
-    uint64_t offset;
+    struct remo__ref ref;
     if (remo__unlikely(index >= var->count))
         return fail_index(var, index);
     if (remo__unlikely(!ret_old))
         return remo__fail(
             -EINVAL, "cannot compare and swap: ret_old is NULL; it returns whether the word was swapped");
-    uint32_t home = find_word(var, index, &offset);
-    return remo_region_compare_swap(var->region, home, offset, expected, desired, ret_old, ack);
+    int rc = find_word(var, index, &ref);
+    if (remo__unlikely(rc != 0))
+        return rc;
+    return remo__compare_swap(ref, expected, desired, ret_old, ack);
 }
 
 int remo_atomic_var_exchange(struct remo_atomic_var *var, uint64_t index, uint64_t value, uint64_t *ret_old) {

@@ -185,15 +185,20 @@ static inline char *remo__peer_base(const struct remo_node *node, uint32_t peer)
     return atomic_load_explicit(&node->fabric->peers[peer].base, memory_order_relaxed);
 }
 
+/* The same for the peer of an operation. */
+static inline char *remo__ref_base(struct remo__ref ref) {
+    return atomic_load_explicit(&ref.thread->peers[ref.node].base, memory_order_relaxed);
+}
+
 /* Return the CPU address of the place, or NULL if its node is not mapped. */
 static inline const char *remo__ref_mapped(struct remo__ref ref) {
-    const char *base = remo__peer_base(ref.thread->node, ref.node);
+    const char *base = remo__ref_base(ref);
     return remo__likely(base != NULL) ? base + ref.at : NULL;
 }
 
 static inline __attribute__((always_inline)) int remo__read(struct remo__ref ref, void *dst, size_t bytes,
                                                             struct remo_ack *ack) {
-    char *base = remo__peer_base(ref.thread->node, ref.node);
+    char *base = remo__ref_base(ref);
     if (remo__unlikely(!base))
         return remo__op_read(remo__ref_in_memory(ref), dst, bytes, ack);
     remo__mapped_copy_from(dst, base + ref.at, bytes);
@@ -204,7 +209,7 @@ static inline __attribute__((always_inline)) int remo__read(struct remo__ref ref
 
 static inline __attribute__((always_inline)) int
 remo__write(struct remo__ref ref, const void *src, size_t bytes, uint32_t flags, struct remo_ack *ack) {
-    char *base = remo__peer_base(ref.thread->node, ref.node);
+    char *base = remo__ref_base(ref);
     if (remo__unlikely(!base))
         return remo__op_write(remo__ref_in_memory(ref), src, bytes, flags, 0, ack);
     remo__mapped_copy_to(base + ref.at, src, bytes);
@@ -213,7 +218,7 @@ remo__write(struct remo__ref ref, const void *src, size_t bytes, uint32_t flags,
     ref.thread->unfenced = true;
     if (flags & REMO__WRITE_NOTIFY) {
         remo__count(&ref.stats->imms, 1);
-        if (remo__mapped_notify(&ref.thread->node->fabric->peers[ref.node]))
+        if (remo__mapped_notify(&ref.thread->peers[ref.node]))
             ref.thread->unfenced = false;
     }
     return 0;
@@ -226,15 +231,15 @@ remo__stored(struct remo__thread *thread, struct remo_stats *stats, uint32_t nod
     remo__count(&stats->writes, 1);
     remo__count(&stats->bytes, bytes);
     remo__count(&stats->imms, 1);
-    thread->unfenced = !remo__mapped_notify(&thread->node->fabric->peers[node]);
+    thread->unfenced = !remo__mapped_notify(&thread->peers[node]);
 }
 
 /* Notify the node of a change that it reads in mapped memory. The change is an atomic, the last operation of
  * this thread: it is the fence of the notification. Returns false, without effect, if the node is not mapped:
  * there only a write notifies. */
 static inline __attribute__((always_inline)) bool remo__notify_after_atomic(struct remo__ref ref) {
-    struct remo__fabric_peer *peer = &ref.thread->node->fabric->peers[ref.node];
-    if (remo__unlikely(!remo__peer_base(ref.thread->node, ref.node)))
+    struct remo__fabric_peer *peer = &ref.thread->peers[ref.node];
+    if (remo__unlikely(!remo__ref_base(ref)))
         return false;
     remo__count(&ref.stats->imms, 1);
     remo__mapped_wake(peer);
@@ -258,7 +263,7 @@ static inline __attribute__((always_inline)) int remo__atomic_in_memory(struct r
 
 static inline __attribute__((always_inline)) int remo__fetch_add(struct remo__ref ref, uint64_t addend,
                                                                  uint64_t *ret_old, struct remo_ack *ack) {
-    char *base = remo__peer_base(ref.thread->node, ref.node);
+    char *base = remo__ref_base(ref);
     if (remo__unlikely(!base))
         return remo__atomic_in_memory(ref, REMO__OP_FETCH_ADD, addend, 0, ret_old, ack);
     uint64_t old = remo__mapped_fetch_add(base + ref.at, addend);
@@ -272,7 +277,7 @@ static inline __attribute__((always_inline)) int remo__fetch_add(struct remo__re
 static inline __attribute__((always_inline)) int remo__compare_swap(struct remo__ref ref, uint64_t expected,
                                                                     uint64_t desired, uint64_t *ret_old,
                                                                     struct remo_ack *ack) {
-    char *base = remo__peer_base(ref.thread->node, ref.node);
+    char *base = remo__ref_base(ref);
     if (remo__unlikely(!base))
         return remo__atomic_in_memory(ref, REMO__OP_COMPARE_SWAP, desired, expected, ret_old, ack);
     uint64_t old = remo__mapped_compare_swap(base + ref.at, expected, desired);

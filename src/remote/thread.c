@@ -115,8 +115,12 @@ static struct remo__thread *make_thread(struct remo_node *node, uint32_t index) 
         remo__fail(-ENOMEM, "no memory for the state of a thread");
         return NULL;
     }
-    *thread = (struct remo__thread){
-        .node = node, .index = index, .holder = index, .node_id = node->id, .attached = ATTACHED};
+    *thread = (struct remo__thread){.node = node,
+                                    .peers = node->fabric->peers,
+                                    .index = index,
+                                    .holder = index,
+                                    .node_id = node->id,
+                                    .attached = ATTACHED};
     thread->stats = calloc(REMO__COUNTERS_MAX, sizeof *thread->stats);
     int rc = thread->stats ? remo__slots_open(node, &thread->slots)
                            : remo__fail(-ENOMEM, "no memory for the counters of a thread");

@@ -27,9 +27,9 @@ static inline uint32_t remo__holder_worker(uint32_t holder) {
 /* One attached thread. Only this thread writes its counters; all threads read them (relaxed). */
 struct remo__thread {
     struct remo_node *node;
-    struct remo_stats *stats;          /* [REMO__COUNTERS_MAX], by channel slot; 0 is the root channel */
-    struct remo_stats stats_at_attach; /* counted by earlier threads that used this struct */
-    bool unfenced;                     /* mapped fabrics: has written since the last CPU fence */
+    struct remo__fabric_peer *peers; /* of the fabric; a copy, because each operation reads it */
+    struct remo_stats *stats;        /* [REMO__COUNTERS_MAX], by channel slot; 0 is the root channel */
+    bool unfenced;                   /* mapped fabrics: has written since the last CPU fence */
     uint32_t index;
     struct remo__scheduler *workers; /* see workers.h; NULL: none yet */
     uint32_t holder;           /* identifies the thread, or its running task or worker, as holder of a lock */
@@ -40,6 +40,7 @@ struct remo__thread {
     void *handling; /* what objects/rpc runs in this thread: a handler or a callback; NULL: nothing */
     struct remo__thread *next_of_os_thread;
     uint64_t node_id; /* a copy, readable after the node is freed */
+    struct remo_stats stats_at_attach; /* counted by earlier threads that used this struct */
 } REMO__CACHE_ALIGNED;
 
 /* Observes the threads of a node, for an object. Either function may be NULL. */
