@@ -20,6 +20,7 @@ struct barrier_state {
     bool ended;                      /* the round of node 0 in case `absent` */
     /* in case `again`: the round in which it wrote between two calls; or 0 */
     uint64_t marked[SIM_NODES_MAX];
+    bool missed[SIM_NODES_MAX]; /* in case `outside`: the node did not read the other's write */
 };
 
 static void open_barrier(void *state, struct remo_node *node, uint32_t rank) {
@@ -225,6 +226,56 @@ const struct sim_case sim_case_barrier_again = {.object = "barrier",
                                                 .body = again_body,
                                                 .after = after,
                                                 .continues_after_failure = true};
+
+/* ---- a node that does not participate ---- */
+
+static void open_outside(void *state, struct remo_node *node, uint32_t rank) {
+    struct barrier_state *s = state;
+    struct remo_barrier_options options = {0};
+    remo_nodeset_add(&options.participants, 0);
+    remo_nodeset_add(&options.participants, 1);
+    sim_opened(remo_region_open(remo_node_root(node), "data", DATA_BYTES, NULL, &s->data[rank]),
+               "open the data");
+    sim_opened(remo_channel_wait(remo_region_channel(s->data[rank]), FOREVER), "wait for the data");
+    if (rank == 2)
+        return;
+    sim_opened(remo_barrier_open(remo_node_root(node), "barrier", &options, &s->barriers[rank]), "open");
+    sim_opened(remo_channel_wait(remo_barrier_channel(s->barriers[rank]), FOREVER), "wait");
+}
+
+/* Node 0 writes a word, arrives, and reads the word of node 2, which writes, fences and reads. At least one
+ * of the two must read the other's write. Without the fence of the barrier both reads may pass the writes. */
+static void outside_body(void *state, uint32_t rank, uint32_t thread) {
+    struct barrier_state *s = state;
+    uint64_t one = 1, own = 64 * (rank / 2), other = 64 - own, seen = 1;
+    (void)thread;
+    if (rank != 1)
+        sim_require(remo_region_write(s->data[rank], 1, own, &one, 8, 0, NULL) == 0, "write");
+    int rc = rank == 2 ? remo_fence(sim_world->nodes[rank], REMO_FENCE_PAIR, 1)
+                       : remo_barrier_wait(s->barriers[rank], FOREVER);
+    sim_require(rc == 0, "fence or barrier: %d (%s)", rc, remo_last_error());
+    if (rank != 1)
+        sim_require(remo_region_read(s->data[rank], 1, other, &seen, 8, NULL) == 0, "read");
+    s->missed[rank] = seen == 0;
+}
+
+static void check_outside(void *state) {
+    const struct barrier_state *s = state;
+    sim_require(!s->missed[0] || !s->missed[2], "neither node read the other's write");
+}
+
+const struct sim_case sim_case_barrier_outside = {
+    .object = "barrier",
+    .name = "outside",
+    .about = "writes before the barrier are visible to a node that does not participate",
+    .nodes = 3,
+    .threads = 1,
+    .state_bytes = sizeof(struct barrier_state),
+    .open = open_outside,
+    .close = close_barrier,
+    .body = outside_body,
+    .check = check_outside,
+    .has_own_fault = true};
 
 /* ---- two stages: with four participants in the simulator (objects/stages.h) ---- */
 

@@ -14,7 +14,7 @@
     X(counter) X(word)                                                                                       \
     X(owned_var) X(owned_var_wait) X(owned_var_threads) X(owned_var_pushers) X(owned_var_lost)               \
     X(sst) X(sst_readers)                                                                                    \
-    X(barrier) X(barrier_failures) X(barrier_absent) X(barrier_again)                                        \
+    X(barrier) X(barrier_failures) X(barrier_absent) X(barrier_again) X(barrier_outside)                     \
     X(barrier_stages) X(barrier_stages_fail) X(barrier_stages_absent) X(barrier_stages_leave)                \
     X(barrier_stages_again)                                                                                  \
     X(lock) X(lock_elsewhere) X(lock_continues) X(lock_continues_threads) X(lock_threads) X(lock_late)       \

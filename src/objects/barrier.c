@@ -39,7 +39,6 @@ struct remo_barrier {
     struct remo__stages stages;
     uint32_t stage;                  /* the current stage: its first distance (stages.h) */
     uint32_t late;                   /* the distance of the peer that this node waits for */
-    uint16_t pause;                  /* learned, before the first probe of an arrival (wait.h) */
     char reason[REMO__SENTENCE_MAX]; /* the sentence of `ended` */
     uint16_t peers[REMO_NODES_MAX];  /* by distance from this node, which is peers[0] */
 };
@@ -155,6 +154,14 @@ static void begin_stage(struct remo_barrier *barrier, uint32_t stage) {
     begin_wait_for(barrier, stage);
 }
 
+/* Place all writes of this node before its arrival. In mapped memory the arrival becomes visible after them
+ * in any case, so run_stages fences after the announcement, while the arrivals of the peers are under way. */
+static int place_writes(struct remo_barrier *barrier, uint64_t timeout_ns) {
+    if (remo__likely(barrier->node->mapped && !remo__ack_pending(&barrier->writes)))
+        return 0;
+    return remo__wait_attempt(barrier->node, fence_writes, barrier, remo__deadline(timeout_ns));
+}
+
 /* Begin a round, unless one is incomplete. Between two calls the program may have written to a peer of the
  * first stage, and no announcement of this round follows that write. So the next fence skips nothing. */
 static int arrive(struct remo_barrier *barrier, uint64_t timeout_ns) {
@@ -163,15 +170,17 @@ static int arrive(struct remo_barrier *barrier, uint64_t timeout_ns) {
             remo__skipped_drop(barrier->skipped);
         return 0;
     }
-    int rc = remo__wait_attempt(barrier->node, fence_writes, barrier, remo__deadline(timeout_ns));
-    if (rc != 0)
+    struct remo__thread *thread = remo__thread(barrier->node);
+    int rc = remo__likely(thread != NULL) ? place_writes(barrier, timeout_ns) : remo__last_code();
+    if (remo__unlikely(rc != 0))
         return remo__fail_more(rc, "barrier %s: this node has not arrived",
                                remo_channel_name(barrier->channel));
     barrier->round++;
     barrier->has_arrived = true;
     begin_stage(barrier, 1);
     remo_sst_store(barrier->sst, &barrier->round);
-    remo__skipped_begin(barrier->skipped, remo__thread(barrier->node));
+    if (!barrier->node->mapped)
+        remo__skipped_begin(barrier->skipped, thread);
     return 0;
 }
 
@@ -356,14 +365,11 @@ static int await_stage(struct remo_barrier *barrier, uint64_t deadline_ns) {
     return remo__unlikely(rc == -ETIMEDOUT) ? report_timeout(barrier) : rc;
 }
 
-/* In mapped memory the first probe takes the line of the arrival from the peer that is about to write it. So
- * pause between the announcement and the probe. */
-static void pause_before_probe(struct remo_barrier *barrier) {
-    if (!barrier->node->mapped)
-        return;
-    remo__relax_awake(barrier->node, barrier->pause / REMO__PAUSE_UNIT);
-    bool is_early = !peer_has_arrived(barrier, peer_before(barrier, barrier->late));
-    barrier->pause = remo__pause_learn(barrier->pause, is_early);
+/* In mapped memory, place the writes of this node and its announcement. The fence lasts until this CPU has
+ * taken the line of the announcement from the peer. Without it the next probe would take the line of the
+ * peer's arrival from the peer, which is about to write it. Errors: those of remo_fence. */
+static int place_announcement(const struct remo_barrier *barrier) {
+    return barrier->node->mapped ? remo_fence(barrier->node, REMO_FENCE_GLOBAL, 0) : 0;
 }
 
 /* Announce the arrival in the current stage and the later ones, and wait for those of the peers. The deadline
@@ -371,15 +377,14 @@ static void pause_before_probe(struct remo_barrier *barrier) {
 static int run_stages(struct remo_barrier *barrier, uint64_t timeout_ns) {
     uint64_t deadline_ns = 0;
     for (;;) {
-        bool has_announced = barrier->has_announced; /* in an earlier call */
         int rc = announce(barrier);
         if (rc != 0)
             return rc;
         if (deadline_ns == 0)
             deadline_ns = remo__deadline(timeout_ns);
-        if (!has_announced && timeout_ns > 0)
-            pause_before_probe(barrier);
-        rc = await_stage(barrier, deadline_ns);
+        rc = place_announcement(barrier);
+        if (rc == 0)
+            rc = await_stage(barrier, deadline_ns);
         if (rc != 0)
             return rc;
         if (remo__stage_is_last(&barrier->stages, barrier->stage))
