@@ -20,7 +20,8 @@
  *            failed or left.
  *          Further operations:
  *          - after pushes (pops) of other nodes: 1 read and 1 atomic (2 reads) more, and 1 atomic
- *            with concurrent ones;
+ *            with concurrent ones. On shm, after several such calls: 1 read more each, until at
+ *            most 3 of them have followed no call of another node;
  *          - with waiting nodes: 1 read, 1 atomic, and 1 write (notify) to each of them;
  *          - a wait: 3 to 5 atomics for its beginning and end, and one retry every 5 s. The retries
  *            come every 20 ms in three cases: a participant has failed or left; a failed push of this

@@ -93,6 +93,7 @@ struct remo_queue {
     _Atomic uint32_t kept_count;                           /* entries of `kept` in use */
     struct remo__task_lock turns[REMO__THREADS_MAX];       /* held by the task that pushes; not mapped */
     _Atomic uint64_t hint[2] REMO__CACHE_ALIGNED; /* by side: ticket at which the next search begins */
+    _Atomic uint32_t overtaken[2]; /* by side: recent searches that another node had overtaken (slot.c) */
 };
 
 /* One call of push or pop. */

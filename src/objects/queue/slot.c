@@ -10,6 +10,9 @@
 #include "objects/queue/queue.h"
 
 #define RETRIES_MAX 2u /* of an atomic whose outcome is unknown */
+/* The home's word is read first while this count of overtaken searches is at least the minimum. */
+#define OVERTAKEN_MIN 2u
+#define OVERTAKEN_MAX 4u
 /* Searches that other nodes outrun, after which a try returns if its deadline has passed. */
 #ifdef REMO_SIM_SMALL
 #define PASSES_MAX 8u
@@ -170,12 +173,40 @@ static int read_word(struct remo__queue_op *op, enum remo__queue_side side, uint
     return rc != 0 ? rc : remo__read(ref, ret_word, 8, NULL);
 }
 
+/* Count a search that another node has overtaken, or one that none has. Only mapped memory uses the count. */
+static void count_overtaken(struct remo__queue_op *op, bool is_overtaken) {
+    _Atomic uint32_t *overtaken = &op->queue->overtaken[op->side];
+    uint32_t count = atomic_load_explicit(overtaken, memory_order_relaxed);
+    count = is_overtaken ? remo__min(count + 1, OVERTAKEN_MAX) : count - (count > 0);
+    if (op->queue->node->mapped)
+        atomic_store_explicit(overtaken, count, memory_order_relaxed);
+}
+
 /* Continue the search after `*ticket`, at the position that the home's word gives if that is further. */
 static int continue_search(struct remo__queue_op *op, uint64_t *word, uint64_t *ticket) {
     int rc = read_word(op, op->side, word);
+    count_overtaken(op, true);
     if (rc == 0)
         *ticket = remo__max(*ticket + 1, *word >> 1);
     return remo__queue_convert_timeout(op, rc);
+}
+
+/* Set the ticket at which a search begins, and the probable value of the home's word. In mapped memory, while
+ * other nodes overtake the searches of this node, read the word first. The attempt at the ticket of the hint
+ * would probably fail, and take the line of the slot from the node that is filling it or copying its
+ * element. */
+static inline __attribute__((always_inline)) void begin_search(struct remo__queue_op *op, uint64_t *ret_word,
+                                                               uint64_t *ret_ticket) {
+    struct remo_queue *queue = op->queue;
+    uint64_t ticket = atomic_load_explicit(&queue->hint[op->side], memory_order_relaxed), word = ticket << 1;
+    if (remo__unlikely(atomic_load_explicit(&queue->overtaken[op->side], memory_order_relaxed)
+                       >= OVERTAKEN_MIN)) {
+        (void)read_word(op, op->side, &word); /* if that fails, begin at the hint */
+        count_overtaken(op, word >> 1 > ticket);
+        ticket = remo__max(ticket, word >> 1);
+    }
+    *ret_word = word;
+    *ret_ticket = ticket;
 }
 
 /* Let the next search begin at `ticket`. A concurrent call may lower the hint again, at the cost of reads. */
@@ -329,10 +360,9 @@ static int push_claimed(struct remo__queue_op *op, const struct remo__queue_slot
 
 int remo__queue_try_push(void *ctx) {
     struct remo__queue_op *op = ctx;
-    struct remo_queue *queue = op->queue;
-    uint64_t ticket = atomic_load_explicit(&queue->hint[op->side], memory_order_relaxed), word = ticket << 1,
-             old;
+    uint64_t ticket, word, old;
     begin_try(op);
+    begin_search(op, &word, &ticket);
     /* Each pass finds a ticket that another push claimed, or a failed owner. */
     for (uint32_t passes = 0; !is_outrun(op, passes); passes++) {
         struct remo__queue_slot slot;
@@ -519,10 +549,9 @@ static void finish_pop(struct remo__queue_op *op, const struct remo__queue_slot 
 
 int remo__queue_try_pop(void *ctx) {
     struct remo__queue_op *op = ctx;
-    struct remo_queue *queue = op->queue;
-    uint64_t ticket = atomic_load_explicit(&queue->hint[op->side], memory_order_relaxed), word = ticket << 1,
-             claimed, old;
+    uint64_t ticket, word, claimed, old;
     begin_try(op);
+    begin_search(op, &word, &ticket);
     /* Each pass finds a ticket that another pop freed, a failed owner, or an abandoned or skipped slot. */
     for (uint32_t passes = 0; !is_outrun(op, passes); passes++) {
         struct remo__queue_slot slot;
