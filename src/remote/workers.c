@@ -7,8 +7,6 @@
 
 #include "remote/op.h"
 
-#define LONG_RUN_NS REMO__NS_PER_MS
-
 int remo__worker_start(struct remo__thread *thread, int (*run)(void *ctx), void *ctx) {
     if (!thread->workers) {
         int rc = remo__scheduler_open(thread, thread->index | REMO__HOLDER_WORKER, REMO__WORKERS_MAX,
@@ -37,17 +35,6 @@ static void run_ready(struct remo__scheduler *workers) {
     }
 }
 
-/* Deadlines of waits that began in this run count from the first one (remo__ack_await). So they are too early
- * if the process was stopped in the run. Then add the time of the run to the deadlines of all workers: the
- * order of the heap stays. */
-static void extend_deadlines(struct remo__scheduler *workers) {
-    uint64_t run_ns = workers->now_ns == 0 ? 0 : remo__now_ns() - workers->now_ns;
-    if (remo__likely(run_ns < LONG_RUN_NS))
-        return;
-    for (uint32_t i = 1; i <= workers->timer_count; i++)
-        workers->timers[i]->deadline_ns += run_ns;
-}
-
 void remo__workers_run(struct remo__thread *thread) {
     struct remo__scheduler *workers = thread->workers, *scheduler = remo__scheduler;
     if (!workers || !remo__scheduler_lives(workers))
@@ -63,7 +50,6 @@ void remo__workers_run(struct remo__thread *thread) {
         thread->node->mapped ? 0 : remo__slots_recork(thread, 0); /* a worker that parks sets 0 */
     workers->now_ns = 0;
     run_ready(workers);
-    extend_deadlines(workers);
     if (depth > 0)
         (void)remo__slots_recork(thread, depth);
     remo__scheduler = scheduler;

@@ -1,7 +1,7 @@
 /* test_task_waits.c - tasks of one thread whose waits affect each other: a mutex, deadlines, a pin, a fence,
  * operations on the node itself, an ack, a condition that calls the library, many tasks that are served in
- * turn, tasks that park all the time, the wait of the thread after its last task, workers of a process that
- * is stopped, a stack of the minimum size. */
+ * turn, tasks that park all the time, the wait of the thread after its last task, a stack of the minimum
+ * size. */
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -639,52 +639,6 @@ static int busy(struct remo_node *node, void *ctx) {
     return 0;
 }
 
-/* ---- stops: the time of a stop of the process in a run of workers counts for none of their waits ---- */
-
-#define STOPPED_TIMEOUT_NS (10 * SECOND)
-
-struct stopped {
-    struct remo__thread *thread;
-    struct remo_region *region;
-    uint32_t read_count;
-};
-
-static int read_word(void *ctx) {
-    struct stopped *stopped = ctx;
-    uint64_t word;
-    CHECK_OK(remo_region_read(stopped->region, 1, 0, &word, sizeof word, NULL));
-    stopped->read_count++;
-    return 0;
-}
-
-/* The run has read the clock long ago, as if the process had been stopped since. */
-static int read_later(void *ctx) {
-    struct stopped *stopped = ctx;
-    CHECK(stopped->thread->workers->now_ns != 0);
-    stopped->thread->workers->now_ns -= 2 * STOPPED_TIMEOUT_NS;
-    return read_word(ctx);
-}
-
-static int stops(struct remo_node *node, void *ctx) {
-    struct stopped stopped = {.thread = remo__thread(node)};
-    (void)ctx;
-    CHECK(stopped.thread);
-    CHECK_OK(remo_region_open(remo_node_root(node), "words", 64, NULL, &stopped.region));
-    CHECK_OK(remo_channel_wait(remo_region_channel(stopped.region), 100 * SECOND));
-    if (remo_node_rank(node) == 0) {
-        CHECK_OK(remo__worker_start(stopped.thread, read_word, &stopped));
-        CHECK_OK(remo__worker_start(stopped.thread, read_later, &stopped));
-        while (remo__workers_count(stopped.thread) > 0) {
-            remo__workers_run(stopped.thread);
-            remo__slots_post_deferred(stopped.thread);
-        }
-        CHECK(stopped.read_count == 2);
-    }
-    CHECK_OK(cluster_meet());
-    remo_region_close(stopped.region);
-    return 0;
-}
-
 /* ---- small_stacks: calls with large frames fit in the smallest stack ---- */
 
 struct small {
@@ -729,22 +683,20 @@ static int small_stacks(struct remo_node *node, void *ctx) {
 }
 
 int main(int argc, char **argv) {
-    static const struct cluster_test tests[] = {
-        CLUSTER_TEST(mutex, 1),
-        CLUSTER_TEST(deadlines, 1),
-        CLUSTER_TEST(pins, 2),
-        CLUSTER_TEST(fences, 2),
-        CLUSTER_TEST(own, 1),
-        CLUSTER_TEST(acks, 2),
-        CLUSTER_TEST(spawning, 1),
-        CLUSTER_TEST(windows, 2, .op_timeout_ns = 10 * SECOND),
-        CLUSTER_TEST(lost_reads, 2, .only_on = "ofi"),
-        CLUSTER_TEST(turns, 1),
-        CLUSTER_TEST(busy, 1),
-        CLUSTER_TEST(last_task, 2),
-        CLUSTER_TEST(stops, 2, .op_timeout_ns = STOPPED_TIMEOUT_NS, .only_on = "ofi"),
-        CLUSTER_TEST(small_stacks, 2),
-        {0}};
+    static const struct cluster_test tests[] = {CLUSTER_TEST(mutex, 1),
+                                                CLUSTER_TEST(deadlines, 1),
+                                                CLUSTER_TEST(pins, 2),
+                                                CLUSTER_TEST(fences, 2),
+                                                CLUSTER_TEST(own, 1),
+                                                CLUSTER_TEST(acks, 2),
+                                                CLUSTER_TEST(spawning, 1),
+                                                CLUSTER_TEST(windows, 2, .op_timeout_ns = 10 * SECOND),
+                                                CLUSTER_TEST(lost_reads, 2, .only_on = "ofi"),
+                                                CLUSTER_TEST(turns, 1),
+                                                CLUSTER_TEST(busy, 1),
+                                                CLUSTER_TEST(last_task, 2),
+                                                CLUSTER_TEST(small_stacks, 2),
+                                                {0}};
     pid_of_peer = cluster_shared(sizeof *pid_of_peer);
     return cluster_main(argc, argv, tests, NULL);
 }
