@@ -33,8 +33,8 @@
  *          for keys of the same group (structure.h). With `slots_percent` = 200, `width` = 1 and `capacity`
  *          keys, 79 % of the keys are in buckets.
  *          Memory of each node: its share, which has its slots and overflow items. Private memory: 8 bytes
- *          and a bit for each of `places`, which is rounded up to a power of two, at least 4 (if these have 1
- *          MiB or more, they are rounded up to 2 MiB); 4 bytes for each bucket and for each overflow item;
+ *          and a bit for each of `places`, which is rounded up to a power of two, at least 4 (1 MiB or more
+ *          is rounded up to a multiple of 2 MiB); 4 bytes for each bucket and for each overflow item;
  *          192 bytes for each node of the job, if the table may grow.
  * Order:   linearizable, for each key.
  * Caches:  see structure.h.

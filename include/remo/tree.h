@@ -14,7 +14,7 @@
  *          with 6 bytes of overhead. A split, a merge or any
  *          other change of several nodes is one commit.
  *          Network memory: that of the versioned objects, and of rpc. Their log_bytes is node_bytes / 8, or
- *          three quarters of it where memory is not mapped.
+ *          three quarters of it if node_bytes is at least 4096 and memory is not mapped.
  *          Private memory, besides theirs: of an owner, a copy of each inner node, 34 more nodes, 12 bytes
  *          for each of `nodes`, 64 KiB, and copies of as many nodes as one apply or one call of remove_range
  *          has changed so far; of a load, 32 nodes; of each thread that reads, 2.1 node_bytes for each of up
@@ -194,8 +194,9 @@ struct remo_tree_write {
  * values, and 8 bytes for each write, have at most 4096 bytes together. The writes change at most 256 nodes.
  * At most `retain` nodes can have changes that exceed their log. These are each node that is new, split or
  * merged, the parent of a node that is split or merged, and each leaf whose entries are sorted again to make
- * room. With nodes of 512 bytes, most inserts also exceed the log. For example, 64 writes that split 64
- * leaves make at least 129 such nodes. A node that a write drops can be used again only after the apply.
+ * room. Changes of entries of more than node_bytes / 16 bytes can also exceed the log, and with nodes of 512
+ * bytes most inserts do. For example, 64 writes that split 64 leaves make at least 129 such nodes. A node
+ * that a write drops can be used again only after the apply.
  * Errors: after an error other than -ETIMEDOUT and -EHOSTDOWN (see Failure), nothing has changed.
  *   -EEXIST, -ENOENT, -ESTALE, -ENOSPC  write *ret_failed fails, as in the function of the same name
  *   -EXDEV     the owner of the key of write *ret_failed is not that of the first key

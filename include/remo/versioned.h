@@ -42,13 +42,14 @@
  *          `version`.
  *          read_many_at: as read_at for each object, 16 objects at the same time.
  *          version: 1 read; at the owner none. Where memory is not mapped, this read also has the last 63
- *          moves of the owner. The next read of an object in this list takes 2 reads instead of 3: it does
- *          not read the superseded extent.
+ *          moves of the owner. The next read of an object whose known extent is in this list takes 2 reads
+ *          instead of 3: it does not read the superseded extent.
  *          A read that starts again (see Limit) repeats these reads. A read of more than 8 KiB may be
  *          split, as in region.h. Where memory is not mapped, a read transfers the whole extent, with
  *          the space that no record uses yet, but without the zeros at the end of the base: they do not
- *          change until the object moves. Only an extent of an earlier version is transferred with these
- *          zeros. The read verifies the seals of the base and of the records that it uses.
+ *          change until the object moves. An extent of an earlier version is transferred with these zeros,
+ *          and one whose object moves while its directory entry is read. The read verifies the seals
+ *          of the base and of the records that it uses.
  * Order:   linearizable: the commits of an owner, and read, read_many and version of it, take effect
  *          in one order, which agrees with real time. A commit is visible to all nodes when it
  *          returns. A read of several objects has one owner: no call reads the objects of several

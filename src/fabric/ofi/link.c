@@ -267,7 +267,7 @@ static int request_send(struct ofi_link *link, uint32_t seq, size_t bytes) {
  * which no thread waits share the next one even if one is in flight, if the thread polls often. Measured:
  * gets of a map in windows of 16 and 128 have 1.1 to 1.2 times the rate; updates in windows of 16 would have
  * 0.97 times. While many operations are in flight, this holds for all operations: the answer brings the
- * results of many callers, whose next operations share a request again. */
+ * results of many callers, whose next operations share a request again (measured on loopback only). */
 static uint32_t flights_max(const struct ofi_link *link) {
     if (link->queue_bytes >= FULL_BYTES)
         return REMO__OFI_WINDOW;

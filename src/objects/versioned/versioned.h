@@ -30,7 +30,7 @@ struct remo__versioned_front {
     uint64_t moves[REMO__VERSIONED_MOVES]; /* the last ones: a ring */
 };
 
-/* An entry of the directory. The owner stores the note first. */
+/* An entry of the directory. A reader may find the two words of different moves, and compares them. */
 struct remo__versioned_entry {
     uint64_t location, note;
 };

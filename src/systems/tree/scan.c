@@ -104,7 +104,8 @@ static int descend(struct tree_scan *scan, struct tree_header *ret_header) {
 
 /* Return how many leaves to read at the same time: no more than the rest of the scan probably needs. */
 static uint32_t window_of(const struct tree_scan *scan) {
-    uint64_t entries = remo__max(scan->cache->leaf_entries / TREE_AVERAGED, 1), window = TREE_WINDOW - 1;
+    const struct tree_cache *cache = scan->cache;
+    uint64_t entries = remo__max(cache->entries / remo__max(cache->leaves, 1), 1), window = TREE_WINDOW - 1;
     if (scan->limit != 0)
         window = remo__min(window, (scan->limit - scan->now.result.entries) / entries + 1);
     if (scan->buffer)

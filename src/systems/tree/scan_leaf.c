@@ -252,10 +252,14 @@ static int copy_run(struct tree_scan *scan, const struct tree_source *source,
     return are_entries(place, header->run, bytes) ? 0 : -EPROTO;
 }
 
-/* Add a leaf to the average, by which a scan reads no more leaves at a time than it probably needs. */
+/* Add a leaf to the average, by which a scan reads no more leaves at a time than it probably needs: the mean
+ * of the first leaves, and then a moving average. */
 static void note_entries(struct tree_cache *cache, uint32_t count) {
-    uint32_t sum = cache->leaf_entries;
-    cache->leaf_entries = sum == 0 ? TREE_AVERAGED * count : sum - sum / TREE_AVERAGED + count;
+    if (cache->leaves == TREE_AVERAGED)
+        cache->entries -= cache->entries / TREE_AVERAGED;
+    else
+        cache->leaves++;
+    cache->entries += count;
 }
 
 int remo__tree_scan_use_leaf(struct tree_scan *scan, const struct tree_source *source) {

@@ -113,10 +113,10 @@ static uint32_t hash_options(const struct remo_tree *tree, const struct remo_tre
 
 /* ---- open and close ---- */
 
-/* Over a network, each read of a leaf copies all of its log. The smaller log has room for an insertion of an
- * entry of the default maximum sizes. */
+/* Over a network, each read of a leaf copies all of its log. In nodes of 4096 bytes the smaller log has room
+ * for an insertion of an entry of the default maximum sizes. Small nodes need the larger one. */
 static uint32_t log_bytes_of(const struct remo_tree *tree, uint32_t node_bytes) {
-    return tree->node->mapped ? node_bytes / 8 : node_bytes / 32 * 3;
+    return tree->node->mapped || node_bytes < 4096 ? node_bytes / 8 : node_bytes / 32 * 3;
 }
 
 static int open_nodes(struct remo_tree *tree, const struct remo_tree_options *options) {

@@ -197,9 +197,9 @@ struct tree_cache {
     struct tree_cached slots[TREE_CACHE_SLOTS];
     struct tree_buffer *buffers;
     struct tree_window *windows;
-    struct tree_call *calls; /* unused */
-    uint32_t calls_count;    /* with those in flight */
-    uint32_t leaf_entries;   /* TREE_AVERAGED times the average of the last leaves that scans have used */
+    struct tree_call *calls;  /* unused */
+    uint32_t calls_count;     /* with those in flight */
+    uint32_t entries, leaves; /* of the last leaves that scans have used (scan_leaf.c) */
 };
 
 struct remo_tree {

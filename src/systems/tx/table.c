@@ -119,7 +119,8 @@ static _Atomic uint64_t *places_of(const struct remo_table *table, const struct 
 }
 
 /* A hint is set if a place of its keys was remembered before. Most keys are in their bucket and have none.
- * For these, a lookup loads only the hint, which is in the CPU's cache. The places are 64 times as large. */
+ * For these, a lookup loads only the hint, which is in the CPU's cache. The places are 64 times as large. No
+ * hint is ever cleared. */
 static bool has_hint(const struct remo_table *table, const struct remo_structure_key *key) {
     uint32_t number = number_of(table, key);
     return atomic_load_explicit(&table->hints[number / 64], memory_order_relaxed) >> number % 64 & 1;

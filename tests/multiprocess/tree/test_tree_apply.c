@@ -406,6 +406,45 @@ static int few_retained(struct remo_node *node, void *ctx) {
     return close_tree(tree);
 }
 
+/* Return the next of 1200 ascending keys, for a load. */
+static int next_small(void *ctx, struct remo_tree_entry *ret_entry) {
+    static char key[9], value[32];
+    uint32_t *next = ctx;
+    if (*next == 1200)
+        return 0;
+    snprintf(key, sizeof key, "%07u0", (*next)++);
+    *ret_entry = (struct remo_tree_entry){.key = {key, 8}, .value = {value, sizeof value}};
+    return 1;
+}
+
+/* More leaves change than `retain`, but in nodes of 1024 bytes the log has room for 8 + 32 bytes. */
+static int small_nodes(struct remo_node *node, void *ctx) {
+    enum { WRITES = 48 };
+    const struct remo_tree_options options = {.node_bytes = 1024,
+                                              .key_bytes_max = 8,
+                                              .value_bytes_max = 32,
+                                              .owners = first_nodes(1),
+                                              .nodes = 1000,
+                                              .retain = 34};
+    struct remo_tree_write writes[WRITES];
+    char keys[WRITES][9], value[32] = "";
+    struct remo_tree *tree;
+    uint32_t failed, next = 0;
+    uint64_t count;
+    (void)ctx;
+    CHECK(open_tree(node, &options, &tree) == 0);
+    for (uint32_t i = 0; i < WRITES; i++) {
+        snprintf(keys[i], sizeof keys[i], "%07u5", i * 20 + 1);
+        writes[i] = (struct remo_tree_write){
+            .kind = REMO_TREE_INSERT, .key = {keys[i], 8}, .value = {value, sizeof value}};
+    }
+    if (remo_node_rank(node) == 0) {
+        CHECK_OK(remo_tree_load(tree, next_small, &next, 60, &count));
+        CHECK_OK(remo_tree_apply(tree, writes, WRITES, &failed));
+    }
+    return close_tree(tree);
+}
+
 int main(int argc, char **argv) {
     static const struct cluster_test tests[] = {
         CLUSTER_TEST(compare_put, 2),
@@ -414,6 +453,7 @@ int main(int argc, char **argv) {
         CLUSTER_TEST_NAMED("apply, no free node", random_batches, 2, .ctx = ""),
         CLUSTER_TEST_NAMED("apply, one instant", one_instant, 2),
         CLUSTER_TEST_NAMED("apply, few retained", few_retained, 2),
+        CLUSTER_TEST_NAMED("apply, small nodes", small_nodes, 2),
         {0},
     };
     return tree_main(argc, argv, tests);

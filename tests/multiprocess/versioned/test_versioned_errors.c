@@ -142,6 +142,37 @@ static int damaged(struct remo_node *node, void *ctx) {
     return close_versioned(versioned);
 }
 
+/* The list of moves names objects that do not exist, and the directory a used part that is longer than the
+ * base. Neither has an effect. */
+static int damaged_hints(struct remo_node *node, void *ctx) {
+    const struct remo_versioned_options options = {.objects = 3, .object_bytes = VALUE_BYTES, .retain = 1};
+    struct remo_versioned *versioned;
+    unsigned char value[VALUE_BYTES];
+    uint64_t version;
+    (void)ctx;
+    CHECK(open_versioned(node, &options, &versioned) == 0);
+    if (remo_node_rank(node) == 0) {
+        CHECK_OK(commit_value(versioned, 1, 7, NULL));
+        char *memory = remo_channel_memory(remo_versioned_channel(versioned), 0);
+        struct remo__versioned_front *front = (struct remo__versioned_front *)memory;
+        struct remo__versioned_entry *entries =
+            (struct remo__versioned_entry *)(memory + remo__versioned_directory_at(0));
+        for (uint32_t i = 0; i < REMO__VERSIONED_MOVES; i++)
+            front->moves[i] =
+                remo__versioned_move(entries[1].location, i == 0 ? 3 : REMO_VERSIONED_OBJECTS_MAX - i);
+        for (uint32_t i = 0; i < 3; i++)
+            entries[i].note =
+                remo__versioned_note(entries[i].location, (1u << REMO__VERSIONED_NOTE_BITS) - 2 - i);
+    }
+    CHECK_OK(cluster_meet());
+    for (uint32_t i = 0; i < 3 && remo_node_rank(node) == 1; i++) {
+        CHECK_OK(remo_versioned_read(versioned, 0, i, value, NULL));
+        CHECK_OK(remo_versioned_version(versioned, 0, &version));
+        CHECK_EQUAL(version, 1);
+    }
+    return close_versioned(versioned);
+}
+
 /* One byte of a base is damaged: its seal detects that, or the byte is behind the used part and has no
  * effect. Mapped memory has no seals. The first half of the object is not zero, and its commit rewrites it
  * in the second extent. */
@@ -164,8 +195,8 @@ static int damaged_base(struct remo_node *node, void *ctx) {
         base[VALUE_BYTES - 1] ^= 1;
     }
     CHECK_OK(cluster_meet());
-    for (uint32_t i = 0; i < 2 && !base;
-         i++) { /* the used part is from the directory, and then from the header */
+    /* the used part is from the directory, and then from the header */
+    for (uint32_t i = 0; i < 2 && !base; i++) {
         CHECK_OK(remo_versioned_read(versioned, 0, 0, value, NULL));
         CHECK(memcmp(value, expected, VALUE_BYTES) == 0);
     }
@@ -182,6 +213,7 @@ int main(int argc, char **argv) {
     static const struct cluster_test tests[] = {
         CLUSTER_TEST(errors, 2),
         CLUSTER_TEST(damaged, 2),
+        CLUSTER_TEST(damaged_hints, 2),
         CLUSTER_TEST(damaged_base, 2, .only_on = "ofi"),
         {0},
     };
