@@ -8,8 +8,8 @@
  * Cost:    n-1 writes (notify) up to n = 16. Above, k-1 + (n-1)/k writes (notify), where k is the
  *          square root of n, rounded up, and the quotient is rounded down: 10 writes with 32
  *          participants, 21 with 128. In addition a global fence, which costs nothing if only the
- *          writes of the previous arrival are unfenced; on shm a fence of the CPU for each of these
- *          one or two stages.
+ *          writes of the previous arrival are unfenced. On shm it is a fence of the CPU after the
+ *          announcement, and two of them above 16 participants.
  * Order:   operations of a node before its arrival are visible to all nodes after the barrier. They
  *          include those of other threads that happened before the arrival.
  * Caches:  works without hardware coherence (see region.h).
