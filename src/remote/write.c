@@ -5,6 +5,22 @@
 #include "remote/op.h"
 #include "remote/start.h"
 
+/* A write counts before it starts: a node that sees its effect may then read the counters of the writer. One
+ * that does not start is taken back. */
+static int start_counted(struct remo_stats *stats, struct remo__start *start) {
+    uint64_t bytes = start->op.size_bytes, imms = (start->op.flags & (REMO__OP_IMM | REMO__OP_NOTIFY)) != 0;
+    remo__count(&stats->writes, 1);
+    remo__count(&stats->bytes, bytes);
+    remo__count(&stats->imms, imms);
+    int rc = remo__start(start);
+    if (rc != 0) {
+        remo__count(&stats->writes, -(uint64_t)1);
+        remo__count(&stats->bytes, -bytes);
+        remo__count(&stats->imms, -imms);
+    }
+    return rc;
+}
+
 int remo__op_write(struct remo__ref ref, const void *src, size_t bytes, uint32_t flags, uint32_t imm,
                    struct remo_ack *ack) {
     struct remo_node *node = ref.thread->node;
@@ -41,12 +57,9 @@ int remo__op_write(struct remo__ref ref, const void *src, size_t bytes, uint32_t
         if (last && last_flags && at > 0 && !caps->writes_ordered)
             rc = remo_fence(node, REMO_FENCE_PAIR, ref.node);
         if (rc == 0)
-            rc = remo__start(&start);
-        remo__count(&ref.stats->writes, rc == 0);
-        remo__count(&ref.stats->bytes, rc == 0 ? piece : 0);
+            rc = start_counted(ref.stats, &start);
         at += piece;
     } while (rc == 0 && at < bytes);
-    remo__count(&ref.stats->imms, rc == 0 && last_flags);
     if (rc == 0 && node->mapped)
         ref.thread->unfenced = true;
     remo__ensure_progress(ref.thread);

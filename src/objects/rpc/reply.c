@@ -24,18 +24,18 @@ static void mark_ended(const struct remo__rpc_transport *transport, uint32_t nod
         (void)remo__rpc_set_bit(state, REMO__RPC_AT_ENDED, slot);
 }
 
-/* The head is stored last: it proves that the rest is complete. */
+/* The head is stored last: it proves that the rest is complete. The reply counts before that. */
 static void write_mapped(struct remo__rpc_transport *transport, struct remo__thread *thread,
                          uint32_t counters, uint32_t node, uint32_t slot, char *to, uint64_t head,
                          uint64_t result, const void *data, bool has_done) {
     size_t bytes = head & 0xffff;
     struct remo_stats *stats = &thread->stats[counters];
-    remo__copy_to(to + REMO__RPC_REPLY_BYTES, data, bytes);
-    remo__store(to + 16, result);
-    remo__store(to, head);
     remo__count(&stats->writes, 1);
     remo__count(&stats->imms, 1);
     remo__count(&stats->bytes, REMO__RPC_REPLY_BYTES + bytes);
+    remo__copy_to(to + REMO__RPC_REPLY_BYTES, data, bytes);
+    remo__store(to + 16, result);
+    remo__store(to, head);
     if (remo__unlikely(has_done))
         mark_ended(transport, node, slot);
     if (remo__mapped_notify(&transport->node->fabric->peers[node]))

@@ -52,12 +52,15 @@ static bool has_room(struct remo__rpc_transport *transport, uint32_t node, uint6
     return end - atomic_load(&peer->credit) <= REMO__RPC_RING_BYTES;
 }
 
-/* The head is stored last: it proves that the rest is complete. */
-static int write_mapped(struct remo__rpc_transport *transport, uint32_t node, uint64_t at,
-                        const struct remo__rpc_words *words, const void *data, uint64_t key) {
+/* The head is stored last: it proves that the rest is complete. The request counts before that. */
+static int write_mapped(struct remo__rpc_transport *transport, struct remo_stats *stats, uint32_t node,
+                        uint64_t at, const struct remo__rpc_words *words, const void *data, uint64_t key) {
     char *to = (char *)(uintptr_t)remo__memory_mapped(transport->rings, node, at);
     if (remo__unlikely(!to))
         return 0;
+    remo__count(&stats->writes, 1);
+    remo__count(&stats->imms, 1);
+    remo__count(&stats->bytes, REMO__RPC_REQUEST_BYTES + remo__rpc_bytes(words->head));
     remo__copy_to(to + REMO__RPC_REQUEST_BYTES, data, remo__rpc_bytes(words->head));
     remo__store(to + 16, words->call);
     remo__store(to + 24, words->rest);
@@ -111,13 +114,8 @@ int remo__rpc_send(struct remo__rpc_transport *transport, struct remo__thread *t
     atomic_store_explicit(&peer->position, remo__rpc_position_after(position, bytes), memory_order_release);
     int rc = 1;
     if (remo__likely(transport->mapped)) {
-        rc = write_mapped(transport, node, at, &words, data, key);
-        if (rc == 1) {
-            remo__count(&stats->writes, 1);
-            remo__count(&stats->imms, 1);
-            remo__count(&stats->bytes, REMO__RPC_REQUEST_BYTES + bytes);
-            thread->unfenced = true;
-        }
+        rc = write_mapped(transport, stats, node, at, &words, data, key);
+        thread->unfenced |= rc == 1;
     } else {
         rc = write_unmapped(transport, thread, stats, node, at, &words, data, key);
     }
