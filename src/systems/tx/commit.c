@@ -96,7 +96,7 @@ static int execute_there(struct remo_tx *tx, uint32_t owner, size_t bytes, enum 
 }
 
 static int execute(struct remo_tx *tx, uint32_t owner) {
-    uint8_t items[REMO_TX_ITEMS_MAX] = {0};
+    uint8_t items[REMO__TX_ITEMS_MAX] = {0};
     enum remo__tx_answer answer = REMO__TX_ANSWER_MALFORMED;
     size_t bytes = 0;
     tx->found = (struct remo__tx_conflict){0};

@@ -78,7 +78,7 @@ void remo__tx_find_participants(struct remo__tx_commit *commit, const struct rem
 /* Append the header of a PREPARE, and the ranks of all participants but this node. */
 static void append_header(struct remo__tx_commit *commit) {
     struct remo__tx_prepare header = {.id = commit->id, .owners = commit->count - commit->is_own};
-    uint16_t ranks[REMO_TX_ITEMS_MAX + 4] = {0};
+    uint16_t ranks[REMO__TX_ITEMS_MAX + 4] = {0};
     for (uint32_t i = 0; i < header.owners; i++)
         ranks[i] = (uint16_t)commit->participants[commit->is_own + i].node;
     size_t ranks_bytes = remo__align_up(header.owners * sizeof ranks[0], 8);
@@ -128,7 +128,7 @@ void remo__tx_start_calls(struct remo__tx_commit *commit, enum remo__tx_handler 
 }
 
 void remo__tx_await_calls(struct remo__tx_commit *commit) {
-    struct remo_rpc_op *calls[REMO_TX_ITEMS_MAX] = {NULL};
+    struct remo_rpc_op *calls[REMO__TX_ITEMS_MAX] = {NULL};
     uint32_t count = 0;
     for (uint32_t i = commit->is_own; i < commit->count; i++)
         if (commit->participants[i].call.fate != REMO_RPC_NOT_SENT)

@@ -32,7 +32,7 @@ static struct remo__tx_participant *participant_of(struct remo__tx_commit *commi
 static void append_header(const struct remo__tx_commit *commit, uint32_t owners, uint32_t parts,
                           char *message, size_t *bytes) {
     struct remo__tx_prepare header = {.id = commit->id, .owners = owners, .parts = parts};
-    uint16_t ranks[REMO_TX_ITEMS_MAX + 4] = {0};
+    uint16_t ranks[REMO__TX_ITEMS_MAX + 4] = {0};
     for (uint32_t i = 0; i < owners; i++)
         ranks[i] = (uint16_t)commit->participants[i + 1].node;
     size_t ranks_bytes = remo__align_up(owners * sizeof ranks[0], 8);
@@ -45,7 +45,7 @@ static void append_header(const struct remo__tx_commit *commit, uint32_t owners,
 
 /* Return the bytes of the LOCKs of an owner, as one. */
 static size_t locks_bytes(const struct remo_tx *tx, uint32_t owner) {
-    size_t bytes = sizeof(struct remo__tx_prepare) + REMO_TX_ITEMS_MAX * sizeof(uint16_t)
+    size_t bytes = sizeof(struct remo__tx_prepare) + REMO__TX_ITEMS_MAX * sizeof(uint16_t)
                    + sizeof(struct remo__tx_request);
     for (uint32_t i = 0; i < tx->items_count; i++)
         if (tx->items[i].is_held && tx->items[i].owner == owner)
@@ -113,7 +113,7 @@ static int lock_there(struct remo_tx *tx, struct remo__tx_participant *owner, si
 }
 
 static int lock(struct remo_tx *tx, struct remo__tx_item *item, struct remo__tx_locked *locked) {
-    const uint8_t items[REMO_TX_ITEMS_MAX] = {(uint8_t)(item - tx->items)};
+    const uint8_t items[REMO__TX_ITEMS_MAX] = {(uint8_t)(item - tx->items)};
     bool is_own = item->owner == tx->space->node->rank;
     size_t bytes = 0;
     int rc = is_own ? 0 : remo__tx_check_waits(tx->space);
@@ -171,7 +171,7 @@ static int make_own(struct remo_tx *tx, struct remo__tx_commit *commit) {
 /* Make the message for all other owners: each may have to pass it to others. */
 static int make_others(struct remo_tx *tx, struct remo__tx_commit *commit) {
     uint32_t owners = commit->count - 1;
-    uint16_t sizes[REMO_TX_ITEMS_MAX + 4] = {0};
+    uint16_t sizes[REMO__TX_ITEMS_MAX + 4] = {0};
     size_t at = commit->requests_bytes, *bytes = &commit->requests_bytes;
     append_header(commit, owners, owners, commit->requests, bytes);
     size_t sizes_at = *bytes, sizes_bytes = remo__align_up(owners * sizeof sizes[0], 8);

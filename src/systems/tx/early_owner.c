@@ -47,7 +47,7 @@ static bool can_extend(const struct remo__tx_record *record, const struct remo__
     struct remo__tx_request header;
     return record->is_early && record->id.sequence == part->header.id.sequence
            && part->bytes <= REMO_RPC_BYTES_MAX - record->message_bytes && decode_held(record, &held, &header)
-           && header.items < REMO_TX_ITEMS_MAX;
+           && header.items < REMO__TX_ITEMS_MAX;
 }
 
 /* Add the item of a LOCK to a record that can be extended. */

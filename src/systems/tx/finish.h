@@ -15,9 +15,9 @@
 #include "systems/tx/tx.h"
 
 /* The keys and values of a transaction, and what the requests add. */
-#define REMO__TX_REQUESTS_BYTES_MAX                                                                    \
-    (REMO_TX_BYTES_MAX + REMO_TX_ITEMS_MAX * (sizeof(struct remo__tx_item_request) + sizeof(uint64_t)) \
-     + REMO_TX_ITEMS_MAX * (sizeof(struct remo__tx_prepare) + 8 + REMO_TX_ITEMS_MAX * sizeof(uint16_t)))
+#define REMO__TX_REQUESTS_BYTES_MAX                                                                      \
+    (REMO__TX_BYTES_MAX + REMO__TX_ITEMS_MAX * (sizeof(struct remo__tx_item_request) + sizeof(uint64_t)) \
+     + REMO__TX_ITEMS_MAX * (sizeof(struct remo__tx_prepare) + 8 + REMO__TX_ITEMS_MAX * sizeof(uint16_t)))
 
 enum remo__tx_phase {
     REMO__TX_FREE,
@@ -37,11 +37,11 @@ struct remo__tx_participant {
     bool needs_finish; /* it may have prepared, or has locked items */
     bool is_informed;  /* it has executed FINISH, or the coordinator has lost it */
     _Atomic uint32_t delivery;
-    size_t request_at, request_bytes; /* PREPARE, COMMIT or CLAIM */
-    uint32_t losses;                  /* of the node, before its first LOCK */
-    uint32_t count;                   /* of numbers of deletes in its reply */
-    uint8_t items[REMO_TX_ITEMS_MAX]; /* the transaction's item for each item of the request */
-    uint64_t reply[REMO_TX_ITEMS_MAX];
+    size_t request_at, request_bytes;  /* PREPARE, COMMIT or CLAIM */
+    uint32_t losses;                   /* of the node, before its first LOCK */
+    uint32_t count;                    /* of numbers of deletes in its reply */
+    uint8_t items[REMO__TX_ITEMS_MAX]; /* the transaction's item for each item of the request */
+    uint64_t reply[REMO__TX_ITEMS_MAX];
     struct remo__tx_finish finish;
     struct remo_rpc_op call; /* PREPARE, then FINISH; or CLAIM */
 };
@@ -55,7 +55,7 @@ struct remo__tx_confirmation {
     struct remo_rpc_op call;
 };
 
-#define REMO__TX_PARTICIPANTS_MAX (REMO_TX_ITEMS_MAX + 1) /* with early locks: this node, and all owners */
+#define REMO__TX_PARTICIPANTS_MAX (REMO__TX_ITEMS_MAX + 1) /* with early locks: this node, and all owners */
 
 /* A commit. This node comes first among the participants if it is one, then the decider. With early locks
  * this node is always there, and needs_finish is set if it owns locked items. */

@@ -28,11 +28,11 @@ static int find_structure(const struct remo_tx_space *space, const struct remo_s
 }
 
 static int keep_bytes(struct remo_tx *tx, const void *data, size_t bytes, uint16_t *ret_at) {
-    if (bytes > REMO_TX_BYTES_MAX - tx->bytes_used)
+    if (bytes > REMO__TX_BYTES_MAX - tx->bytes_used)
         return remo__fail(-EMSGSIZE,
                           "the keys and values of a transaction have more than REMO_TX_BYTES_MAX = %u bytes: "
                           "divide it",
-                          REMO_TX_BYTES_MAX);
+                          REMO__TX_BYTES_MAX);
     *ret_at = (uint16_t)tx->bytes_used;
     if (bytes > 0)
         memcpy(tx->bytes + tx->bytes_used, data, bytes);
@@ -43,8 +43,8 @@ static int keep_bytes(struct remo_tx *tx, const void *data, size_t bytes, uint16
 static int add_item(struct remo_tx *tx, uint32_t structure, uint32_t owner,
                     const struct remo_structure_key *key, struct remo__tx_item **ret_item) {
     uint16_t key_at = 0;
-    if (tx->items_count == REMO_TX_ITEMS_MAX)
-        return remo__fail(-ENOBUFS, "a transaction has at most %u keys: divide it", REMO_TX_ITEMS_MAX);
+    if (tx->items_count == REMO__TX_ITEMS_MAX)
+        return remo__fail(-ENOBUFS, "a transaction has at most %u keys: divide it", REMO__TX_ITEMS_MAX);
     int rc = keep_bytes(tx, key->data, key->bytes, &key_at);
     if (rc != 0)
         return rc;
@@ -264,7 +264,7 @@ static int look_up_by_calls(struct remo_tx *tx, struct lookups *lookups) {
 
 /* Look up all items of a set. */
 static int look_up_all(struct remo_tx *tx, uint64_t wanted) {
-    uint64_t prefetched[REMO_TX_ITEMS_MAX];
+    uint64_t prefetched[REMO__TX_ITEMS_MAX];
     struct lookups lookups = {.left = wanted};
     int rc = 0;
     if (wanted == 0)
@@ -345,8 +345,8 @@ static int look_up_many(struct remo_tx *tx, const struct remo_tx_lookup *lookups
                         struct remo__tx_item **ret_items) {
     uint64_t wanted = 0;
     int rc = remo__tx_check_active(tx);
-    if (rc == 0 && count > REMO_TX_ITEMS_MAX)
-        rc = remo__fail(-ENOBUFS, "a transaction has at most %u keys: divide it", REMO_TX_ITEMS_MAX);
+    if (rc == 0 && count > REMO__TX_ITEMS_MAX)
+        rc = remo__fail(-ENOBUFS, "a transaction has at most %u keys: divide it", REMO__TX_ITEMS_MAX);
     if (rc == 0)
         rc = find_items(tx, lookups, count, ret_items);
     for (uint32_t i = 0; i < count && rc == 0; i++)
@@ -356,7 +356,7 @@ static int look_up_many(struct remo_tx *tx, const struct remo_tx_lookup *lookups
 }
 
 int remo_tx_read_many(struct remo_tx *tx, struct remo_tx_lookup *lookups, uint32_t count) {
-    struct remo__tx_item *items[REMO_TX_ITEMS_MAX];
+    struct remo__tx_item *items[REMO__TX_ITEMS_MAX];
     if (!lookups && count > 0)
         return remo__fail(-EINVAL, "cannot read keys: `lookups` is NULL");
     int found = look_up_many(tx, lookups, count, items), rc = found;

@@ -11,7 +11,7 @@
 static size_t prefix_bytes(const struct remo__tx_prepare *header, size_t bytes) {
     size_t prefix = sizeof *header + remo__align_up((size_t)header->owners * sizeof(uint16_t), 8)
                     + remo__align_up((size_t)header->parts * sizeof(uint16_t), 8);
-    bool is_valid = header->owners <= REMO_TX_ITEMS_MAX && prefix <= bytes
+    bool is_valid = header->owners <= REMO__TX_ITEMS_MAX && prefix <= bytes
                     && (header->parts == 0 || header->parts == header->owners);
     return is_valid ? prefix : 0;
 }
@@ -258,7 +258,7 @@ bool remo__tx_has_lost(const struct remo_tx_space *space, uint32_t node) {
 int remo__tx_handle_prepare(void *ctx, const struct remo_rpc_request *request) {
     char copy[REMO_RPC_BYTES_MAX]; /* the caller could change the request in its ring */
     struct remo__tx_conflict conflict = {0};
-    uint64_t deletes[REMO_TX_ITEMS_MAX];
+    uint64_t deletes[REMO__TX_ITEMS_MAX];
     uint32_t count = 0;
     if (request->bytes > sizeof copy)
         return REMO__TX_ANSWER_MALFORMED;

@@ -92,7 +92,7 @@ int remo__tx_result(struct remo_tx *tx, enum remo__tx_answer answer, const struc
     switch (answer) {
     case REMO__TX_ANSWER_DONE: return 0;
     case REMO__TX_ANSWER_CONFLICT:
-        return remo__tx_conflict(tx, items[remo__min(found->item, REMO_TX_ITEMS_MAX - 1)],
+        return remo__tx_conflict(tx, items[remo__min(found->item, REMO__TX_ITEMS_MAX - 1)],
                                  found->kind == REMO_TX_APPEARED || found->kind == REMO_TX_LOCKED
                                      ? (enum remo_tx_conflict_kind)found->kind
                                      : REMO_TX_CHANGED);

@@ -76,7 +76,7 @@ static bool decode(const struct remo_tx_space *space, const char *request, size_
     if (bytes < sizeof header)
         return false;
     memcpy(&header, request, sizeof header);
-    if (header.items > REMO_TX_ITEMS_MAX)
+    if (header.items > REMO__TX_ITEMS_MAX)
         return false;
     ret_steps->count = ret_steps->changes = ret_steps->mutexes_count = 0;
     ret_steps->is_watched = false;

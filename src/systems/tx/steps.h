@@ -20,11 +20,11 @@ struct remo__tx_steps {
     uint32_t count, changes;
     const struct remo_tx_space *space;
     uint32_t claimant; /* of the request */
-    struct remo__tx_step step[REMO_TX_ITEMS_MAX];
+    struct remo__tx_step step[REMO__TX_ITEMS_MAX];
     struct remo_structure *full; /* after the answer NO_ROOM: the structure that has no room */
     bool is_watched;             /* the changes may have made watches due */
     uint32_t mutexes_count;
-    pthread_mutex_t *mutexes[REMO_TX_ITEMS_MAX]; /* ascending, without duplicates */
+    pthread_mutex_t *mutexes[REMO__TX_ITEMS_MAX]; /* ascending, without duplicates */
 };
 
 /* Decode a request, and run `run(steps, ctx)` under the mutexes of all groups; again while it finds no room

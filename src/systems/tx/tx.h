@@ -29,6 +29,15 @@
 #include "systems/tx/key_watch.h"
 
 #define REMO__TX_NONE UINT32_MAX
+/* The keys of a transaction, and their bytes. Smaller in the simulator, which restores all memory for each
+ * schedule. */
+#ifdef REMO_SIM_SMALL
+#define REMO__TX_ITEMS_MAX 8u
+#define REMO__TX_BYTES_MAX 1024u
+#else
+#define REMO__TX_ITEMS_MAX REMO_TX_ITEMS_MAX
+#define REMO__TX_BYTES_MAX REMO_TX_BYTES_MAX
+#endif
 /* Transactions with changes and several owners that a node commits at the same time, in a space. */
 #ifdef REMO_SIM_SMALL
 #define REMO__TX_COMMITS_MAX 2u
@@ -65,7 +74,7 @@
 #define REMO__TX_CLAIM_NS REMO__NS_PER_MS
 #else
 #define REMO__TX_CONFLICTS_MAX 16u
-#define REMO__TX_CLAIMED_MAX (2 * REMO_TX_ITEMS_MAX)
+#define REMO__TX_CLAIMED_MAX (2 * REMO__TX_ITEMS_MAX)
 #define REMO__TX_CLAIMS_MAX 8u
 #define REMO__TX_CLAIM_NS (1000 * REMO__NS_PER_MS)
 #endif
@@ -179,9 +188,9 @@ struct remo__tx_question {
 };
 
 /* The keys of a transaction, and what the requests of WATCH add. */
-#define REMO__TX_WATCH_BYTES_MAX                                                                       \
-    (REMO_TX_BYTES_MAX + REMO_TX_ITEMS_MAX * (sizeof(struct remo__tx_item_request) + sizeof(uint64_t)) \
-     + REMO_TX_ITEMS_MAX * (sizeof(struct remo__tx_watch_request) + 8))
+#define REMO__TX_WATCH_BYTES_MAX                                                                         \
+    (REMO__TX_BYTES_MAX + REMO__TX_ITEMS_MAX * (sizeof(struct remo__tx_item_request) + sizeof(uint64_t)) \
+     + REMO__TX_ITEMS_MAX * (sizeof(struct remo__tx_watch_request) + 8))
 
 /* WATCH: this header, then a request of items that are only checked. The status of the reply is CONFLICT if
  * a key has changed, DONE if the watch was ended otherwise, AGAIN if it cannot be set now. UNWATCH: only this
@@ -261,8 +270,8 @@ struct remo__tx_wait {
     uint32_t kind;         /* the index in `calls` of the node */
     uint32_t owners_count; /* calls that are counted there */
     uint32_t calls_count;
-    uint64_t owed;                               /* bit i: the owner of call i needs an UNWATCH */
-    struct remo_rpc_op calls[REMO_TX_ITEMS_MAX]; /* to the owners, this node too */
+    uint64_t owed;                                /* bit i: the owner of call i needs an UNWATCH */
+    struct remo_rpc_op calls[REMO__TX_ITEMS_MAX]; /* to the owners, this node too */
     size_t requests_bytes;
     char requests[REMO__TX_WATCH_BYTES_MAX];
 };
@@ -275,7 +284,7 @@ struct remo__tx_watch {
     bool is_set;                       /* the reply is not owed yet */
     struct remo_rpc_deferred deferred; /* the reply */
     uint32_t count;                    /* of its entries */
-    struct remo__key_watch_entry entries[REMO_TX_ITEMS_MAX];
+    struct remo__key_watch_entry entries[REMO__TX_ITEMS_MAX];
 };
 
 /* The keys that a transaction claims at an owner. Under the mutex of the entry of its node: two sets, of
@@ -285,7 +294,7 @@ struct remo__tx_claim {
     struct remo__tx_claim_set {
         struct remo__key_claim claim;
         uint32_t count; /* of its entries */
-        struct remo__key_claim_entry entries[REMO_TX_ITEMS_MAX];
+        struct remo__key_claim_entry entries[REMO__TX_ITEMS_MAX];
     } sets[2];
 };
 
@@ -361,8 +370,8 @@ struct remo_tx {
     size_t bytes_used;      /* keys and values */
     uint32_t conflict_item; /* the item of the last conflict, or REMO__TX_NONE */
     enum remo_tx_conflict_kind conflict_kind;
-    struct remo__tx_item items[REMO_TX_ITEMS_MAX];
-    char bytes[REMO_TX_BYTES_MAX];
+    struct remo__tx_item items[REMO__TX_ITEMS_MAX];
+    char bytes[REMO__TX_BYTES_MAX];
     struct remo__tx_commit *held; /* the entry of a transaction with early locks; NULL: it has none */
     int lock_error;               /* a key could not be locked, or is: the transaction can only abort; or 0 */
     /* In remo_tx_run: its claims of keys. */
@@ -539,7 +548,7 @@ struct remo__tx_read {
 struct remo__tx_reads {
     uint32_t count;
     size_t bytes;
-    struct remo__tx_read reads[REMO_TX_ITEMS_MAX];
+    struct remo__tx_read reads[REMO__TX_ITEMS_MAX];
     char data[REMO__TX_TOGETHER_BYTES] __attribute__((aligned(REMO__CACHE_LINE)));
 };
 

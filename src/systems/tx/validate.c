@@ -65,7 +65,7 @@ static int start_heads(const struct remo_tx *tx, enum remo__tx_scope scope, uint
 
 /* Validate the items that were present: read all heads at the same time. */
 static int validate_present(struct remo_tx *tx, enum remo__tx_scope scope) {
-    uint64_t heads[REMO_TX_ITEMS_MAX];
+    uint64_t heads[REMO__TX_ITEMS_MAX];
     struct remo_ack ack = {0};
     struct remo__thread *thread = remo__thread(tx->space->node);
     if (!thread)

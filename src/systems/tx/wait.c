@@ -102,7 +102,7 @@ void remo__tx_close_waits(struct remo_tx_space *space) {
 
 /* The owners of the keys that the transaction has read. */
 struct owners {
-    uint32_t count, nodes[REMO_TX_ITEMS_MAX];
+    uint32_t count, nodes[REMO__TX_ITEMS_MAX];
 };
 
 static void add_owner(struct owners *owners, uint32_t node) {
@@ -135,7 +135,7 @@ static int find_owners(struct remo_tx *tx, struct owners *ret_owners) {
 /* Append the request for an owner, and set *ret_at to its offset in `requests`. */
 static int append_request(const struct remo_tx *tx, struct remo__tx_wait *wait, uint32_t owner,
                           size_t *ret_at) {
-    uint8_t items[REMO_TX_ITEMS_MAX];
+    uint8_t items[REMO__TX_ITEMS_MAX];
     size_t at = wait->requests_bytes;
     *ret_at = at;
     memcpy(wait->requests + at, &wait->header, sizeof wait->header);
@@ -265,7 +265,7 @@ static int fail_in_time(void) {
 }
 
 static int await_change(struct remo_tx *tx, struct remo__tx_wait *wait, uint64_t deadline_ns) {
-    struct remo_rpc_op *calls[REMO_TX_ITEMS_MAX];
+    struct remo_rpc_op *calls[REMO__TX_ITEMS_MAX];
     for (uint32_t i = 0; i < wait->calls_count; i++)
         calls[i] = &wait->calls[i];
     int rc = remo_rpc_wait_any(calls, wait->calls_count, remo__remaining_ns(deadline_ns));
