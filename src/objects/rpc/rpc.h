@@ -430,8 +430,42 @@ bool remo__rpc_poll(struct remo__rpc_transport *transport, struct remo__thread *
 /* The same, until nothing is left of what had arrived. */
 bool remo__rpc_poll_all(struct remo__rpc_transport *transport, struct remo__thread *thread);
 
-/* The same, for a busy thread that does so often. The fabric is mapped. */
-void remo__rpc_serve_now(struct remo__rpc_transport *transport, struct remo__thread *thread);
+/* Return where the next request of a ring will be. */
+static inline const char *remo__rpc_next_record(const struct remo__rpc_transport *transport, uint32_t node,
+                                                uint64_t position) {
+    return transport->rings->own + (size_t)node * REMO__RPC_RING_SPAN + remo__rpc_offset(position);
+}
+/* Return whether the ring may have a request: a load, without a lock. */
+static inline bool remo__rpc_has_record(const struct remo__rpc_transport *transport, uint32_t node) {
+    uint64_t position = atomic_load_explicit(&transport->peers[node].consumed, memory_order_relaxed);
+    return remo__rpc_lap(remo__load(remo__rpc_next_record(transport, node, position)))
+           == remo__rpc_lap_of(position);
+}
+/* Return whether a thread that serves has other work: chores, or calls with `done`. */
+static inline bool remo__rpc_has_others(const struct remo__rpc_transport *transport) {
+    return (atomic_load_explicit(&transport->chores, memory_order_relaxed)
+            | atomic_load_explicit(&transport->done_count, memory_order_relaxed))
+           != 0;
+}
+/* Return whether remo__rpc_serve_arrived may have an effect. A thread that often finds nothing calls only
+ * this. */
+static inline bool remo__rpc_may_have_work(const struct remo__rpc_transport *transport) {
+    if (remo__unlikely(transport->size > REMO__RPC_DIRECT_NODES))
+        return true;
+    for (uint32_t node = 0; node < transport->size; node++)
+        if (remo__unlikely(remo__rpc_has_record(transport, node)))
+            return true;
+    return remo__rpc_has_others(transport)
+           || atomic_load_explicit(&transport->was_woken, memory_order_relaxed);
+}
+
+/* remo__rpc_poll_all for a busy thread that does so often. The fabric is mapped. */
+void remo__rpc_serve_arrived(struct remo__rpc_transport *transport, struct remo__thread *thread);
+/* The same, cheap if nothing has arrived. */
+static inline void remo__rpc_serve_now(struct remo__rpc_transport *transport, struct remo__thread *thread) {
+    if (remo__unlikely(remo__rpc_may_have_work(transport)))
+        remo__rpc_serve_arrived(transport, thread);
+}
 
 /* A wait of a thread that serves meanwhile. */
 struct remo__rpc_wait {

@@ -155,17 +155,6 @@ static bool execute(struct remo__rpc_transport *transport, struct remo__thread *
 
 /* ---- one ring ---- */
 
-static const char *next_record(const struct remo__rpc_transport *transport, uint32_t node,
-                               uint64_t position) {
-    return transport->rings->own + (size_t)node * REMO__RPC_RING_SPAN + remo__rpc_offset(position);
-}
-
-/* Return whether the ring may have a request: a load, without a lock. */
-static inline bool has_record(const struct remo__rpc_transport *transport, uint32_t node) {
-    uint64_t position = atomic_load_explicit(&transport->peers[node].consumed, memory_order_relaxed);
-    return remo__rpc_lap(remo__load(next_record(transport, node, position))) == remo__rpc_lap_of(position);
-}
-
 static bool is_valid(const struct remo__rpc_transport *transport, uint32_t node,
                      const struct remo__rpc_words *words) {
     uint32_t origin = remo__rpc_origin(words->call);
@@ -182,7 +171,7 @@ static bool is_valid(const struct remo__rpc_transport *transport, uint32_t node,
 static bool serve_next(struct remo__rpc_transport *transport, struct remo__thread *thread, uint32_t node) {
     struct remo__rpc_peer *peer = &transport->peers[node];
     uint64_t position = atomic_load_explicit(&peer->consumed, memory_order_relaxed);
-    const char *record = next_record(transport, node, position), *data;
+    const char *record = remo__rpc_next_record(transport, node, position), *data;
     uint64_t image[REMO__RPC_REQUEST_MAX / sizeof(uint64_t)];
     struct remo__rpc_words words = {.head = remo__load(record)};
     if (remo__rpc_lap(words.head) != remo__rpc_lap_of(position)
@@ -257,7 +246,7 @@ static bool serve_pass(struct remo__rpc_transport *transport, struct remo__threa
         more = serve_some(transport, thread, node);
         remo__mutex_unlock(transport->node, &transport->peers[node].receive_mutex);
         *count += more;
-    } while (more > 0 && *count - first < REQUESTS_PER_PASS && has_record(transport, node));
+    } while (more > 0 && *count - first < REQUESTS_PER_PASS && remo__rpc_has_record(transport, node));
     return true;
 }
 
@@ -266,13 +255,13 @@ static bool serve_pass(struct remo__rpc_transport *transport, struct remo__threa
 static bool was_missed(const struct remo__rpc_transport *transport, uint32_t node) {
     struct remo__rpc_peer *peer = &transport->peers[node];
     return remo__unlikely(atomic_load(&peer->is_missed)) && atomic_exchange(&peer->is_missed, false)
-           && has_record(transport, node) && remo__rpc_is_up(transport, node);
+           && remo__rpc_has_record(transport, node) && remo__rpc_is_up(transport, node);
 }
 
 /* Prefetch the lines of the next request behind its first one, which is in the cache. */
 static void prefetch_rest(const struct remo__rpc_transport *transport, uint32_t node) {
     uint64_t position = atomic_load_explicit(&transport->peers[node].consumed, memory_order_relaxed);
-    const char *record = next_record(transport, node, position);
+    const char *record = remo__rpc_next_record(transport, node, position);
     for (uint32_t line = 1; line <= PREFETCHED_LINES; line++)
         __builtin_prefetch(record + (size_t)line * REMO__RPC_LINE);
 }
@@ -304,11 +293,11 @@ static bool serve_pending(struct remo__rpc_transport *transport, struct remo__th
         for (uint64_t bits = remo__load(word); bits != 0; bits &= bits - 1) {
             uint32_t node = first + (uint32_t)__builtin_ctzll(bits);
             (void)remo__mapped_fetch_and(word, ~(bits & -bits)); /* one by one: others serve other rings */
-            if (node >= transport->size || !has_record(transport, node))
+            if (node >= transport->size || !remo__rpc_has_record(transport, node))
                 continue;
             if (serve_ring(transport, thread, node))
                 found = true;
-            if (has_record(transport, node) && remo__rpc_is_up(transport, node))
+            if (remo__rpc_has_record(transport, node) && remo__rpc_is_up(transport, node))
                 (void)remo__mapped_fetch_or(word, bits & -bits);
         }
     }
@@ -320,7 +309,7 @@ static inline bool serve_rings(struct remo__rpc_transport *transport, struct rem
     if (remo__unlikely(transport->size > REMO__RPC_DIRECT_NODES))
         return serve_pending(transport, thread);
     for (uint32_t node = 0; node < transport->size; node++)
-        if (remo__unlikely(has_record(transport, node)) && serve_ring(transport, thread, node))
+        if (remo__unlikely(remo__rpc_has_record(transport, node)) && serve_ring(transport, thread, node))
             found = true;
     return found;
 }
@@ -338,8 +327,7 @@ static __attribute__((noinline)) bool serve_others(struct remo__rpc_transport *t
 
 static inline bool serve_all(struct remo__rpc_transport *transport, struct remo__thread *thread) {
     bool found = serve_rings(transport, thread);
-    if (remo__unlikely(atomic_load_explicit(&transport->chores, memory_order_relaxed) > 0
-                       || atomic_load_explicit(&transport->done_count, memory_order_relaxed) > 0))
+    if (remo__unlikely(remo__rpc_has_others(transport)))
         found |= serve_others(transport, thread);
     return found;
 }
@@ -381,9 +369,9 @@ bool remo__rpc_poll_all(struct remo__rpc_transport *transport, struct remo__thre
 
 /* A caller whose thread waits may wake the service thread later if a busy thread serves often: this one.
  * Nothing depends on the bit but the time of the wake-up. */
-void remo__rpc_serve_now(struct remo__rpc_transport *transport, struct remo__thread *thread) {
+void remo__rpc_serve_arrived(struct remo__rpc_transport *transport, struct remo__thread *thread) {
     bool has_served = remo__rpc_poll_all(transport, thread);
-    if (remo__likely(!has_served && !atomic_load_explicit(&transport->was_woken, memory_order_relaxed)))
+    if (!has_served && !atomic_load_explicit(&transport->was_woken, memory_order_relaxed))
         return;
     atomic_store_explicit(&transport->was_woken, false, memory_order_relaxed);
     char *state = transport->state->own;

@@ -9,6 +9,8 @@
 #define NAME_CHARACTERS_MAX 47u
 #define PAUSE_NS_MIN UINT64_C(1000) /* of a caller that finds an item locked */
 #define PAUSE_NS_MAX UINT64_C(1000000)
+/* The steps of a lookup are inline: calls with many arguments would add an eighth to its instructions. */
+#define ALWAYS_INLINE inline __attribute__((always_inline))
 
 /* ---- open ---- */
 
@@ -168,7 +170,8 @@ enum remo_item_state remo_item_read(const struct remo_structure *structure,
 
 /* ---- arguments and results ---- */
 
-static int check_key(const struct remo_structure *structure, const void *key, size_t key_bytes) {
+static ALWAYS_INLINE int check_key(const struct remo_structure *structure, const void *key,
+                                   size_t key_bytes) {
     if (!structure || !key || key_bytes == 0)
         return remo__fail(-EINVAL, "cannot use a structure: the structure or the key is NULL, or the key is "
                                    "empty");
@@ -178,8 +181,8 @@ static int check_key(const struct remo_structure *structure, const void *key, si
     return 0;
 }
 
-static int find_owner(const struct remo_structure *structure, const struct remo_structure_key *key,
-                      uint32_t *ret_owner) {
+static ALWAYS_INLINE int find_owner(const struct remo_structure *structure,
+                                    const struct remo_structure_key *key, uint32_t *ret_owner) {
     *ret_owner = structure->type->owner(structure->ctx, key);
     if (*ret_owner < structure->node->size
         && remo_nodeset_has(remo_channel_participants(structure->share->channel), *ret_owner))
@@ -382,8 +385,9 @@ int remo__lookup_call_end(struct remo_structure *structure, const struct remo_st
 /* ---- lookups ---- */
 
 /* Return the place that the lookup reads, if it is a place of the share. */
-static bool find_place(const struct remo_structure *structure, uint32_t owner,
-                       const struct remo_structure_key *key, struct remo_structure_place *ret_place) {
+static ALWAYS_INLINE bool find_place(const struct remo_structure *structure, uint32_t owner,
+                                     const struct remo_structure_key *key,
+                                     struct remo_structure_place *ret_place) {
     return structure->type->lookup_start(structure->ctx, key, owner, ret_place) && ret_place->offset % 8 == 0
            && ret_place->bytes > 0 && ret_place->bytes <= REMO_PLACE_BYTES_MAX
            && remo__structure_contains(structure, owner, ret_place->offset, ret_place->bytes);
@@ -415,21 +419,28 @@ uint64_t remo__lookup_prepare(const struct remo_structure *structure, uint32_t o
     return prefetched;
 }
 
-int remo__lookup_read(const struct remo_structure *structure, uint32_t owner,
-                      const struct remo_structure_place *place, void *data, struct remo_ack *ack) {
+static ALWAYS_INLINE int start_read(const struct remo_structure *structure, uint32_t owner,
+                                    const struct remo_structure_place *place, void *data,
+                                    struct remo_ack *ack) {
     struct remo__ref ref;
     int rc = remo__region_find(structure->share, owner, place->offset, &ref);
-    return rc != 0 ? rc : remo__read(ref, data, place->bytes, ack);
+    return remo__unlikely(rc != 0) ? rc : remo__read(ref, data, place->bytes, ack);
+}
+
+int remo__lookup_read(const struct remo_structure *structure, uint32_t owner,
+                      const struct remo_structure_place *place, void *data, struct remo_ack *ack) {
+    return start_read(structure, owner, place, data, ack);
 }
 
 /* Read the place, in a task after a prefetch: other tasks run during the cache miss. */
-static int read_place(const struct remo_structure *structure, uint32_t owner,
-                      const struct remo_structure_place *place, bool is_prefetched, void *data) {
+static ALWAYS_INLINE int read_place(const struct remo_structure *structure, uint32_t owner,
+                                    const struct remo_structure_place *place, bool is_prefetched,
+                                    void *data) {
     if (!is_prefetched && remo__lookup_yields(structure->node)) {
         remo__region_prefetch_read(structure->share, owner, place->offset, place->bytes);
         remo_task_yield();
     }
-    return remo__lookup_read(structure, owner, place, data, NULL);
+    return start_read(structure, owner, place, data, NULL);
 }
 
 /* Return whether the value that lookup_end has found is in the place that was read. */
@@ -440,10 +451,10 @@ static bool is_within(const struct remo_item *item, const char *data, size_t byt
 
 /* Judge a place that was read. `takes_locked`: accept a locked item; its transaction may have changed another
  * key already, so only a transaction may, which validates. */
-static int judge(struct remo_structure *structure, uint32_t owner, const struct remo_structure_key *key,
-                 const struct remo_structure_place *place, const void *data, void *value, size_t cap,
-                 size_t *ret_value_bytes, bool is_tx, bool takes_locked,
-                 struct remo__evidence *ret_evidence) {
+static ALWAYS_INLINE int judge(struct remo_structure *structure, uint32_t owner,
+                               const struct remo_structure_key *key, const struct remo_structure_place *place,
+                               const void *data, void *value, size_t cap, size_t *ret_value_bytes, bool is_tx,
+                               bool takes_locked, struct remo__evidence *ret_evidence) {
     struct remo_item item = {0};
     switch (structure->type->lookup_end(structure->ctx, key, owner, place, data, &item)) {
     case REMO_LOOKUP_FOUND:
@@ -508,10 +519,10 @@ static int lookup_local(struct remo_structure *structure, const struct remo_stru
     return rc != 0 ? rc : return_value(copy, found.value_bytes, value, cap, ret_value_bytes);
 }
 
-int remo__structure_find(struct remo_structure *structure, uint32_t owner,
-                         const struct remo_structure_key *key, uint64_t prefetched, void *value, size_t cap,
-                         size_t *ret_value_bytes, bool waits, enum remo_lookup_way *ret_way,
-                         struct remo__evidence *ret_evidence) {
+static ALWAYS_INLINE int find(struct remo_structure *structure, uint32_t owner,
+                              const struct remo_structure_key *key, uint64_t prefetched, void *value,
+                              size_t cap, size_t *ret_value_bytes, bool waits, enum remo_lookup_way *ret_way,
+                              struct remo__evidence *ret_evidence) {
     struct remo__evidence unused;
     struct remo__evidence *evidence = ret_evidence ? ret_evidence : &unused;
     bool is_local = owner == structure->rank;
@@ -523,6 +534,13 @@ int remo__structure_find(struct remo_structure *structure, uint32_t owner,
         return rc;
     *ret_way = REMO_LOOKUP_WAY_CALL;
     return lookup_by_call(structure, owner, key, value, cap, ret_value_bytes, waits, evidence);
+}
+
+int remo__structure_find(struct remo_structure *structure, uint32_t owner,
+                         const struct remo_structure_key *key, uint64_t prefetched, void *value, size_t cap,
+                         size_t *ret_value_bytes, bool waits, enum remo_lookup_way *ret_way,
+                         struct remo__evidence *ret_evidence) {
+    return find(structure, owner, key, prefetched, value, cap, ret_value_bytes, waits, ret_way, ret_evidence);
 }
 
 int remo__structure_find_by_owner(struct remo_structure *structure, uint32_t owner,
@@ -545,8 +563,7 @@ int remo_structure_lookup(struct remo_structure *structure, const void *key, siz
     enum remo_lookup_way way;
     uint64_t prefetched = remo__lookup_prepare(structure, owner, &wanted);
     remo__structure_serve_now(structure);
-    rc = remo__structure_find(structure, owner, &wanted, prefetched, value, cap, ret_value_bytes, true, &way,
-                              NULL);
+    rc = find(structure, owner, &wanted, prefetched, value, cap, ret_value_bytes, true, &way, NULL);
     if (ret_way)
         *ret_way = way;
     return rc;
