@@ -6,7 +6,7 @@
  *          several objects of its owner at one instant. A read returns an object as of the owner's
  *          newest version. A read of several objects returns all of them as of one version of their
  *          owner. A read can also return an object as of an earlier version.
- * Layout:  an extent is memory for one object: {header of 40 bytes; records; base[object_bytes]}. The
+ * Layout:  an extent is memory for one object: {header of 64 bytes; records; base[object_bytes]}. The
  *          base is the contents of the object at one version. A commit appends a record for each
  *          range: {u64 version, range, seal; data}. A seal is a checksum of a base or a record. The
  *          head, the first word of the header, counts the words of records. The directory has two
@@ -16,8 +16,8 @@
  *          extent is superseded. It is retained, so that earlier versions can be read, until it is used
  *          again (see Limit).
  *          Memory of an owner: 512 bytes with the version and the last 63 moves; 16 bytes for each object;
- *          and (objects + retain) extents of 40 + object_bytes + log_bytes bytes, rounded up to 64. Other
- *          nodes provide none. Private memory of an owner: 24 bytes for each object, 8 for each
+ *          and (objects + retain) extents of 64 + object_bytes + log_bytes bytes, rounded up to 64. Other
+ *          nodes provide none. Private memory of an owner: 40 bytes for each object, 8 for each
  *          extent, 4 for each retained extent, and 1 extent.
  *          Private memory of a reader: 16 bytes for each object of an owner from which it reads; in
  *          each thread, a buffer of an extent's size for each object that is read at the same time,

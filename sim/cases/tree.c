@@ -401,7 +401,7 @@ static void frozen_body(void *state, uint32_t rank, uint32_t thread) {
                                             STEP(TX_PUT, 2, 3),    STEP(TX_DELETE, 2, 0),
                                             STEP(TX_DELETE, 1, 0), STEP(TX_DELETE, 0, 0)};
     struct tree_state *s = state;
-    for (uint32_t i = 0; i < 2 && rank == 2; i++)
+    for (uint32_t i = 0; i < 4 && rank == 2; i++)
         call(s, rank, SCAN);
     for (uint32_t i = 0; i < ROUNDS * CHANGES && rank == 1; i++)
         call(s, rank, STEP(TX_PUT, 3, 1 + 2 * i + thread));

@@ -151,23 +151,32 @@ void sim_versioned_read_one(struct versioned_state *s, uint32_t rank, uint32_t o
     sim_versioned_note_seen(s, result.version);
 }
 
-/* Copy an object by a direct read. Returns false if the call must visit the object instead. */
-static bool copy_directly(const struct remo_versioned *table, uint32_t object, struct result *result) {
-    struct remo__versioned_direct direct;
+#define PIECE_BYTES 8u /* that a direct read copies at once */
+
+/* Set the version of an object to that of the last record that the head counts. */
+static bool load_version(const struct remo__versioned_direct *direct, struct result *result) {
     struct remo__versioned_patch patch;
-    if (!remo__versioned_direct_begin(table, remo__thread(table->region->node), OWNER, object, &direct)
-        || !remo__versioned_direct_open(&direct))
-        return false;
-    result->version = remo__load(direct.extent + offsetof(struct remo__versioned_header, base_version));
-    struct remo__versioned_walk walk = remo__versioned_direct_walk(&direct);
+    struct remo__versioned_walk walk = remo__versioned_direct_walk(direct);
+    result->version = remo__load(direct->extent + offsetof(struct remo__versioned_header, base_version));
     while (walk.left > 0) {
         if (!remo__versioned_direct_next(&walk, &patch))
             return false;
         result->version = remo__load(patch.data - sizeof(struct remo__versioned_record));
-        remo__versioned_direct_note(&walk, &patch);
     }
-    remo__versioned_direct_noted(&direct, &walk);
-    remo__versioned_direct_copy(&direct, 0, result->value, table->shape.object_bytes);
+    return true;
+}
+
+/* Copy an object by a direct read. Returns false if the call must visit the object instead. */
+static bool copy_directly(const struct remo_versioned *table, uint32_t object, struct result *result) {
+    struct remo__versioned_direct direct;
+    if (!remo__versioned_direct_begin(table, remo__thread(table->region->node), OWNER, object, &direct)
+        || !remo__versioned_direct_open(&direct) || !load_version(&direct, result))
+        return false;
+    for (uint32_t at = 0; at < table->shape.object_bytes; at += PIECE_BYTES)
+        remo__versioned_direct_copy(&direct, at, result->value + at, PIECE_BYTES);
+    if (remo__versioned_direct_may_change(&direct, REMO__VERSIONED_LEAD_AT, REMO__VERSIONED_LEAD_BYTES)
+        || !remo__versioned_direct_lead(&direct, result->value + REMO__VERSIONED_LEAD_AT))
+        return false;
     return remo__versioned_direct_end(&direct, table->shape.object_bytes);
 }
 
@@ -305,6 +314,8 @@ void sim_versioned_read_all_at(struct versioned_state *s, uint32_t rank, uint64_
 
 void sim_versioned_after(void *state, uint32_t rank) {
     struct versioned_state *s = state;
+    if (rank != OWNER) /* several objects may have moved since this node read them */
+        (void)sim_versioned_read_all(s, rank);
     for (uint32_t i = 0; i < 2; i++) {
         if (rank == OWNER)
             sim_versioned_commit(s, 0, (uint32_t)s->begun + 1);

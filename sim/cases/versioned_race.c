@@ -47,13 +47,13 @@ const struct sim_case sim_case_versioned_outrun =
  * on the superseded extent, the directory and the current extent. So the owner uses an extent again, for
  * the other object, while the extent is read. The second record of an extent is in a line of its own: a copy
  * can have it from another use of the extent than the head, the first record and the base. The lines of an
- * extent: {header, first record without its data}, its data, second record, base. */
+ * extent: header, first record, second record, base. */
 static const struct plan overtaken_plan = {.objects = 2,
                                            .object_bytes = 64,
-                                           .log_bytes = 152,
+                                           .log_bytes = 128,
                                            .retain = 1,
                                            .count = 2,
-                                           .entries = {{{0, 0, 64}, {0, 8, 40}}, {{1, 0, 64}, {1, 8, 40}}}};
+                                           .entries = {{{0, 0, 40}, {0, 8, 40}}, {{1, 0, 40}, {1, 8, 40}}}};
 
 static void open_overtaken(void *state, struct remo_node *node, uint32_t rank) {
     sim_versioned_open(state, node, rank, &overtaken_plan);

@@ -4,9 +4,9 @@
  * commit is changing the object, or its extent is not current, the caller calls remo_versioned_visit instead.
  *
  *   begin   find the extent, if its location is known
- *   open    load the head: the read has the state of this instant
- *   walk    over the records that the head counts: each is a change of the object
- *   copy    copy bytes of the object
+ *   open    load the head: the read has the state of this instant. Then load the hull
+ *   lead    apply the records of the lead
+ *   copy    copy bytes of the object, with the changes of the other records
  *   end     load the head again: the extent was not used again since `open`
  *
  * Each step before `end` may find any bytes, because the owner may use the extent again meanwhile. So the
@@ -16,6 +16,8 @@
  * Layout:  {header; records; base}. Words:
  *   location  an entry of the directory, or `previous`: generation:40, extent:24
  *   head      generation:40, used:22 (words of records), superseded:1, pending:1
+ *   lead      bytes:48, words:16: the lead of the object after this number of words of records; 0: none
+ *   hull      high:32, low:32: the other records change bytes from `low` on and before `high`; 0: none
  *   note      the used part of a base: generation:22, extent:24, words + 1:18. 0: not known
  *   move      generation:17, extent:24, object:23: the object is not in this extent any more
  *   place     the range of a record: offset:32, ends:1, size:31. `ends` marks the last record of a commit in
@@ -30,12 +32,19 @@ struct remo_versioned;
 #define REMO__VERSIONED_EXTENTS_MAX (1u << REMO__VERSIONED_EXTENT_BITS)
 #define REMO__VERSIONED_USED_MAX ((1u << 22) - 1) /* words of records in an extent */
 #define REMO__VERSIONED_RECORD_BYTES 24u          /* of a record without its data */
+/* The lead of an object: bytes that most commits change. The header of the extent has a copy of them. */
+#define REMO__VERSIONED_LEAD_AT 14u
+#define REMO__VERSIONED_LEAD_BYTES 6u
+#define REMO__VERSIONED_LEAD_WORDS UINT16_MAX /* of records: further ones are not of the lead */
 
 /* The first words of an extent. */
 struct remo__versioned_header {
-    uint64_t head, seal;   /* the seal: over the generation, the fields below, and the base */
+    uint64_t head;
+    uint64_t lead, hull;   /* of the records that the head counts, and perhaps of some after them */
+    uint64_t seal;         /* over the generation, the fields below, and the base */
     uint64_t base_version; /* the version of the object in the base */
     uint64_t previous;     /* location of the extent that the object had before; 0: none */
+    uint64_t unused;       /* 0: the header is a cache line, so that the base can begin with one */
     uint32_t object, used; /* its index; words of the base without zeros at its end */
 };
 
@@ -82,6 +91,25 @@ static inline uint64_t remo__versioned_head(uint64_t generation, uint32_t used, 
     return generation << REMO__VERSIONED_EXTENT_BITS | (uint64_t)used << 2 | flags;
 }
 
+/* Return the word of a lead that ends before word `words` of the records. */
+static inline uint64_t remo__versioned_lead(const void *bytes, uint32_t words) {
+    uint64_t lead = 0;
+    uint16_t stored = (uint16_t)words;
+    memcpy(&lead, bytes, REMO__VERSIONED_LEAD_BYTES);
+    memcpy((char *)&lead + REMO__VERSIONED_LEAD_BYTES, &stored, sizeof stored);
+    return lead;
+}
+
+static inline uint32_t remo__versioned_lead_words(uint64_t lead) {
+    uint16_t words;
+    memcpy(&words, (const char *)&lead + REMO__VERSIONED_LEAD_BYTES, sizeof words);
+    return words;
+}
+
+static inline uint64_t remo__versioned_hull(uint32_t low, uint32_t high) {
+    return (uint64_t)high << 32 | low;
+}
+
 /* Return the number of words of a record with `size_bytes` bytes of data. */
 static inline uint32_t remo__versioned_record_words(uint32_t size_bytes) {
     return REMO__VERSIONED_RECORD_BYTES / 8 + (size_bytes + 7) / 8;
@@ -100,7 +128,7 @@ struct remo__versioned_direct {
     const char *extent;
     uint64_t generation;
     uint32_t record_bytes; /* of all records */
-    uint32_t low, high;    /* the noted changes are of bytes from `low` on and before `high` */
+    uint32_t low, high;    /* of the hull */
 };
 
 /* A change of a range of the object: a record in network memory. */
@@ -127,6 +155,9 @@ static inline bool remo__versioned_direct_open(struct remo__versioned_direct *di
     uint64_t head = remo__load(direct->extent);
     uint32_t words = remo__versioned_used(head);
     direct->record_bytes = 8 * words;
+    uint64_t hull = remo__load(direct->extent + offsetof(struct remo__versioned_header, hull));
+    direct->low = (uint32_t)hull;
+    direct->high = (uint32_t)(hull >> 32);
     return !(head & (REMO__VERSIONED_PENDING | REMO__VERSIONED_SUPERSEDED))
            && words <= direct->shape->log_words;
 }
@@ -136,15 +167,13 @@ struct remo__versioned_walk {
     const char *next;
     uint32_t left; /* bytes of records */
     uint32_t object_bytes;
-    uint32_t low, high; /* as in struct remo__versioned_direct */
 };
 
 static inline struct remo__versioned_walk
 remo__versioned_direct_walk(const struct remo__versioned_direct *direct) {
     return (struct remo__versioned_walk){.next = remo__versioned_direct_records(direct),
                                          .left = direct->record_bytes,
-                                         .object_bytes = direct->shape->object_bytes,
-                                         .low = UINT32_MAX};
+                                         .object_bytes = direct->shape->object_bytes};
 }
 
 /* Load the next record, of which at least a part is left. Returns false if it is not valid. The load stays in
@@ -164,22 +193,19 @@ static inline bool remo__versioned_direct_next(struct remo__versioned_walk *walk
     return true;
 }
 
-/* Note a change that remo__versioned_direct_copy applies. */
-static inline void remo__versioned_direct_note(struct remo__versioned_walk *walk,
-                                               const struct remo__versioned_patch *patch) {
-    uint32_t end = patch->offset + patch->bytes;
-    walk->low = patch->offset < walk->low ? patch->offset : walk->low;
-    walk->high = end > walk->high ? end : walk->high;
+/* Apply the records of the lead to a copy of it. Returns false if the head does not count the last one yet:
+ * then the bytes before it are not known. */
+static inline __attribute__((always_inline)) bool
+remo__versioned_direct_lead(const struct remo__versioned_direct *direct, void *dst) {
+    uint64_t lead = remo__load(direct->extent + offsetof(struct remo__versioned_header, lead));
+    if (remo__unlikely(8 * remo__versioned_lead_words(lead) > direct->record_bytes))
+        return false;
+    if (lead != 0)
+        memcpy(dst, &lead, REMO__VERSIONED_LEAD_BYTES);
+    return true;
 }
 
-/* End the walk: the noted changes are complete. */
-static inline void remo__versioned_direct_noted(struct remo__versioned_direct *direct,
-                                                const struct remo__versioned_walk *walk) {
-    direct->low = walk->low;
-    direct->high = walk->high;
-}
-
-/* Return whether a noted change may be one of a range. */
+/* Return whether records other than those of the lead may change a range. */
 static inline bool remo__versioned_direct_may_change(const struct remo__versioned_direct *direct,
                                                      uint32_t offset, uint32_t bytes) {
     return direct->low < offset + bytes && offset < direct->high;
@@ -189,7 +215,7 @@ static inline bool remo__versioned_direct_may_change(const struct remo__versione
 void remo__versioned_direct_apply(const struct remo__versioned_direct *direct, uint32_t offset, void *dst,
                                   uint32_t bytes);
 
-/* Copy a range, which is within the object, with the noted changes. */
+/* Copy a range, which is within the object, with the changes of all records but those of the lead. */
 static inline __attribute__((always_inline)) void
 remo__versioned_direct_copy(const struct remo__versioned_direct *direct, uint32_t offset, void *dst,
                             uint32_t bytes) {

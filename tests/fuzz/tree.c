@@ -145,7 +145,12 @@ static void get_directly(const uint8_t *image, uint32_t bytes, struct tree_bytes
     memcpy(base, image, bytes);
     uint32_t used =
         make_record(head->records, kind, bytes, remo__random_mix(remo__tree_load64(image + 8) + key.bytes));
+    uint32_t offset = (uint32_t)(head->records[1] >> 32), size = (uint32_t)head->records[1];
     head->header.head = remo__versioned_head(1, used, 0);
+    if (kind == HEADER_RECORD)
+        head->header.lead = remo__versioned_lead(head->records + REMO__VERSIONED_RECORD_BYTES / 8, used);
+    else if (kind != NO_RECORD)
+        head->header.hull = remo__versioned_hull(offset, offset + size);
     if (remo__tree_direct_search(&seek) && remo__tree_direct_finish(&seek)) {
         assert(seek.result == SEEK_FOUND || seek.result == SEEK_ABSENT);
         if (seek.result == SEEK_FOUND) {

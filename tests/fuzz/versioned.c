@@ -157,16 +157,20 @@ static void read_directly(const struct remo__versioned_shape *shape, struct remo
     struct remo__versioned_direct direct = {
         .shape = shape, .extent = (const char *)image, .generation = GENERATION};
     struct remo__versioned_patch patch;
+    char lead[REMO__VERSIONED_LEAD_BYTES];
     if (!remo__versioned_direct_open(&direct))
         return;
     struct remo__versioned_walk walk = remo__versioned_direct_walk(&direct);
     while (walk.left > 0) {
         if (!remo__versioned_direct_next(&walk, &patch))
             return;
-        remo__versioned_direct_note(&walk, &patch);
     }
-    remo__versioned_direct_noted(&direct, &walk);
     unsigned char *value = malloc(shape->object_bytes), *part = malloc(shape->object_bytes);
+    bool is_counted = 8 * remo__versioned_lead_words(image->header.lead) <= direct.record_bytes;
+    assert(remo__versioned_direct_lead(&direct, lead) == is_counted);
+    remo__versioned_direct_copy(&direct, 0, part, shape->object_bytes); /* with any hull */
+    direct.low = 0;
+    direct.high = shape->object_bytes;
     apply(shape, image, direct.record_bytes / 8, value);
     for (uint32_t offset = 0; offset < shape->object_bytes; offset += 1 + offset / 3)
         for (uint32_t size = 1; size <= shape->object_bytes - offset; size += 1 + size / 2) {

@@ -45,7 +45,7 @@ static uint32_t count_used(const struct remo__versioned_shape *shape, struct rem
  * place. */
 static void store_base(char *place, const struct remo__versioned_shape *shape,
                        struct remo__versioned_image *image) {
-    store_bytes(place + sizeof image->header.head, &image->header.seal,
+    store_bytes(place + sizeof image->header.head, &image->header.lead,
                 sizeof image->header - sizeof image->header.head);
     store_bytes(place + remo__versioned_base_at(shape), remo__versioned_base(shape, image),
                 shape->base_bytes);
@@ -76,6 +76,8 @@ static void place_base(struct remo_versioned *versioned, uint32_t object, uint32
     store_word(entry, location);
     own->objects[object].location = location;
     own->objects[object].head = remo__versioned_head(generation, 0, 0);
+    own->objects[object].lead = 0;
+    own->objects[object].hull = 0;
 }
 
 /* Take the extent that is spare for the longest time, and put `used` at the end of the queue. */
@@ -188,6 +190,19 @@ static int count_words(struct remo_versioned *versioned, const struct remo_versi
                       shape->extents - shape->objects);
 }
 
+/* Add a record, before word `end` of the records, to the summary. */
+static void summarize(struct remo__versioned_object *object, const struct remo_versioned_change *change,
+                      uint32_t end) {
+    uint32_t low = (uint32_t)object->hull, high = (uint32_t)(object->hull >> 32);
+    if (change->offset == REMO__VERSIONED_LEAD_AT && change->size_bytes == REMO__VERSIONED_LEAD_BYTES
+        && end <= REMO__VERSIONED_LEAD_WORDS) {
+        object->lead = remo__versioned_lead(change->data, end);
+        return;
+    }
+    low = high == 0 ? change->offset : (uint32_t)remo__min(low, change->offset);
+    object->hull = remo__versioned_hull(low, (uint32_t)remo__max(high, change->offset + change->size_bytes));
+}
+
 /* Write the record of a change after those that the head counts. */
 static void write_record(struct remo_versioned *versioned, const struct remo_versioned_change *change) {
     struct remo__versioned_object *object = &versioned->own.objects[change->object];
@@ -203,11 +218,13 @@ static void write_record(struct remo_versioned *versioned, const struct remo_ver
     if (has_seals(versioned))
         record.seal = remo__versioned_seal_record(remo__versioned_generation(object->location), at, &record,
                                                   change->data, change->size_bytes);
+    summarize(object, change, at + words);
     store_bytes(place, &record, sizeof record);
     store_bytes(place + sizeof record, change->data, change->size_bytes);
 }
 
-/* Store the head that counts the records of the commit, with the pending mark. */
+/* Store the head that counts the records of the commit, with the pending mark. The summary precedes it: a
+ * direct read that finds the head finds a summary of all records that it counts. */
 static void publish(struct remo_versioned *versioned, uint32_t index) {
     struct remo__versioned_object *object = &versioned->own.objects[index];
     if (object->written == 0)
@@ -216,7 +233,10 @@ static void publish(struct remo_versioned *versioned, uint32_t index) {
                                         remo__versioned_used(object->head) + object->written, 0);
     object->written = 0;
     object->wanted = 0;
-    store_word(extent_of(versioned, object->location), object->head | REMO__VERSIONED_PENDING);
+    char *extent = extent_of(versioned, object->location);
+    store_word(extent + offsetof(struct remo__versioned_header, lead), object->lead);
+    store_word(extent + offsetof(struct remo__versioned_header, hull), object->hull);
+    store_word(extent, object->head | REMO__VERSIONED_PENDING);
 }
 
 /* Move the objects whose extents have no room for the records. */

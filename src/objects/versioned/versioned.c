@@ -71,7 +71,7 @@ static int open_tables(struct remo_versioned *versioned, struct remo_channel *pa
     struct remo_channel_options channel = {.participants = options->participants};
     char type[REMO__TYPE_BYTES_MAX + 1];
     /* The number is the format of the memory. It prevents that nodes of different builds share tables. */
-    snprintf(type, sizeof type, "versioned2(%u of %u B, log %u, retain %u)", shape->objects,
+    snprintf(type, sizeof type, "versioned3(%u of %u B, log %u, retain %u)", shape->objects,
              shape->object_bytes, 8 * shape->log_words, options->retain);
     int rc =
         remo__region_open(parent, name, type, "extents", remo__versioned_extent_at(shape, shape->extents),

@@ -133,7 +133,7 @@ struct remo__versioned_buffer {
 
 /* An object of this owner. */
 struct remo__versioned_object {
-    uint64_t location, head;
+    uint64_t location, head, lead, hull;
     uint32_t wanted, written; /* words of records: of the current commit, and those already written */
 };
 

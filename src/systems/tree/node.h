@@ -127,7 +127,10 @@ static inline int remo__tree_compare(struct tree_bytes a, struct tree_bytes b) {
 
 /* Return the first 8 bytes of a key as a number, as if zeros followed a shorter key. Of two keys with
  * different numbers, that with the smaller number is smaller. */
-uint64_t remo__tree_first_bytes(struct tree_bytes key);
+uint64_t remo__tree_first_bytes_short(struct tree_bytes key);
+static inline uint64_t remo__tree_first_bytes(struct tree_bytes key) {
+    return key.bytes >= 8 ? remo__tree_load64(key.data) : remo__tree_first_bytes_short(key);
+}
 
 /* ---- read ---- */
 

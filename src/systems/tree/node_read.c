@@ -10,10 +10,8 @@ static const uint8_t *at(const void *node, uint32_t offset) {
     return (const uint8_t *)node + offset;
 }
 
-uint64_t remo__tree_first_bytes(struct tree_bytes key) {
+uint64_t remo__tree_first_bytes_short(struct tree_bytes key) {
     uint64_t word = 0;
-    if (key.bytes >= 8)
-        return remo__tree_load64(key.data);
     if (key.bytes > 0)
         memcpy(&word, key.data, key.bytes);
     return be64toh(word);

@@ -8,8 +8,8 @@
 
 /* Attempts that read the newest state of each node, before those that read all nodes as of one version. */
 #define ATTEMPTS 4u
-#define SEARCH_DISTANCE 4u /* of several gets: from the prefetch of a leaf to its search, in gets */
-#define FINISH_DISTANCE 2u /* from the search to the copy of the entry */
+#define SEARCH_DISTANCE 7u /* of several gets: from the prefetch of a leaf to its search, in gets */
+#define FINISH_DISTANCE 3u /* from the search to the copy of the entry */
 #define PAUSE_NS (20 * REMO__NS_PER_US) /* between attempts at one version */
 
 /* ---- keys ---- */
@@ -29,7 +29,7 @@ int remo__tree_check_options(const struct remo_tree *tree) {
                                                             : remo__fail(-EPROTO, "%s", channel->error_text);
 }
 
-uint32_t remo__tree_position(const struct remo_tree *tree, struct tree_bytes key) {
+uint32_t remo__tree_search_position(const struct remo_tree *tree, struct tree_bytes key) {
     uint32_t low = 0, high = tree->owner_count - 1;
     while (low < high) {
         uint32_t middle = (low + high) / 2;
@@ -196,7 +196,8 @@ static inline int seek_newest(struct tree_seek *seek) {
 
 /* ---- get ---- */
 
-static int copy_value(const struct tree_seek *seek, void *value, size_t value_cap, size_t *ret_value_bytes) {
+static __attribute__((noinline)) int copy_other(const struct tree_seek *seek, void *value, size_t value_cap,
+                                                size_t *ret_value_bytes) {
     struct tree_bytes found = seek->entry.value;
     if (seek->result == SEEK_ABSENT)
         return remo__fail_static(-ENOENT, "the tree has no such key");
@@ -206,10 +207,18 @@ static int copy_value(const struct tree_seek *seek, void *value, size_t value_ca
     if (found.bytes > value_cap)
         return remo__fail(-EMSGSIZE, "the value has %u bytes, but the buffer has %zu; use a larger one",
                           found.bytes, value_cap);
-    if (found.bytes == sizeof(uint64_t)) /* without a call */
-        memcpy(value, found.data, sizeof(uint64_t));
-    else
-        memcpy(value, found.data, found.bytes);
+    memcpy(value, found.data, found.bytes);
+    return 0;
+}
+
+/* Copy the value, if the key was found. Inline for a value of 8 bytes. */
+static inline int copy_value(const struct tree_seek *seek, void *value, size_t value_cap,
+                             size_t *ret_value_bytes) {
+    uint32_t bytes = sizeof(uint64_t);
+    if (seek->result != SEEK_FOUND || seek->entry.value.bytes != bytes || value_cap < bytes)
+        return copy_other(seek, value, value_cap, ret_value_bytes);
+    memcpy(value, seek->entry.value.data, bytes);
+    *ret_value_bytes = bytes;
     return 0;
 }
 
@@ -255,8 +264,10 @@ static bool has_result(const struct tree_seek *seek) {
 
 /* In mapped memory, read the leaves directly, in stages: prefetch the leaf, search it and prefetch the entry,
  * and copy the entry. Each stage of a get is between those of others, so that the CPU waits for the memory of
- * several leaves at the same time. Gets without a result then must visit the nodes. */
-static void seek_directly(struct gets *gets) {
+ * several leaves at the same time. Gets without a result then must visit the nodes. Returns whether there are
+ * any. */
+static bool seek_directly(struct gets *gets) {
+    uint32_t finished_count = 0;
     bool is_begun[TREE_WINDOW], is_searched[TREE_WINDOW];
     for (uint32_t i = 0; i < gets->count + SEARCH_DISTANCE + FINISH_DISTANCE; i++) {
         /* these wrap around at first: then they are large */
@@ -270,8 +281,9 @@ static void seek_directly(struct gets *gets) {
         if (searched < gets->count)
             is_searched[searched] = is_begun[searched] && remo__tree_direct_search(&gets->seeks[searched]);
         if (finished < gets->count && is_searched[finished])
-            (void)remo__tree_direct_finish(&gets->seeks[finished]);
+            finished_count += remo__tree_direct_finish(&gets->seeks[finished]);
     }
+    return finished_count < gets->count;
 }
 
 /* Read the leaves of the keys of one owner at the same time, as far as cached inner nodes lead to them. After
@@ -335,8 +347,8 @@ static int run_gets(struct gets *gets, struct tree_cache *cache, struct tree_buf
         first = remo__min(first, position);
         last = remo__max(last, position);
     }
-    seek_directly(gets);
-    for (uint32_t position = first; position <= last; position++) {
+    bool must_visit = seek_directly(gets);
+    for (uint32_t position = first; position <= last && must_visit; position++) {
         int rc = seek_together(gets, tree->owners[position]);
         if (rc != 0 && !is_each)
             return rc;

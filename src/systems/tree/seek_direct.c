@@ -13,10 +13,11 @@
 #endif
 _Static_assert(sizeof(struct tree_header) <= FIRST_BYTES && FIRST_BYTES <= TREE_NODE_BYTES_MIN,
                "the first bytes have the header, and are in the node");
-#define RECORDS_BYTES 256u /* prefetched: of the header and the records, and of the node */
-#define NODE_BYTES 256u
-#define CHANGING_AT offsetof(struct tree_header, count) /* of the part of the header that changes alone */
-#define CHANGING_BYTES (sizeof(struct tree_header) - CHANGING_AT)
+_Static_assert(offsetof(struct tree_header, count) == REMO__VERSIONED_LEAD_AT
+                   && sizeof(struct tree_header) == REMO__VERSIONED_LEAD_AT + REMO__VERSIONED_LEAD_BYTES,
+               "the part of the header that changes alone is the lead");
+#define NODE_BYTES 256u /* of a node, prefetched */
+#define RECORDS_BYTES 192u
 
 /* ---- begin ---- */
 
@@ -30,32 +31,12 @@ static inline bool begin(struct tree_seek *seek, uint32_t object) {
     struct remo__versioned_direct *direct = &seek->direct;
     if (!remo__versioned_direct_begin(tree->nodes, remo__thread(tree->node), seek->owner, object, direct))
         return false;
-    prefetch_lines(direct->extent, RECORDS_BYTES);
+    remo__mapped_prefetch(direct->extent);
     prefetch_lines(remo__versioned_direct_base(direct), NODE_BYTES);
     return true;
 }
 
 /* ---- search ---- */
-
-/* Note the changes of the leaf, and apply those of its header. Returns false if a record is not valid. */
-static inline __attribute__((always_inline)) bool apply_changes(struct remo__versioned_direct *direct,
-                                                                struct tree_header *header) {
-    struct remo__versioned_patch patch;
-    const char *changing = NULL;
-    struct remo__versioned_walk walk = remo__versioned_direct_walk(direct);
-    while (walk.left > 0) {
-        if (!remo__versioned_direct_next(&walk, &patch))
-            return false;
-        if (patch.offset == CHANGING_AT && patch.bytes == CHANGING_BYTES)
-            changing = patch.data; /* the later one counts */
-        else
-            remo__versioned_direct_note(&walk, &patch);
-    }
-    remo__versioned_direct_noted(direct, &walk);
-    if (changing)
-        remo__copy_from((char *)header + CHANGING_AT, changing, CHANGING_BYTES);
-    return true;
-}
 
 /* Return which of the next fingerprints, of which `left` are of the run, are equal to that of the key, as
  * bits. */
@@ -111,11 +92,11 @@ static inline bool search(struct tree_seek *seek) {
         return false;
     remo__copy_from(seek->buffer, node, FIRST_BYTES);
     memcpy(&header, seek->buffer, sizeof header);
-    if (!apply_changes(direct, &header))
+    if (!remo__versioned_direct_lead(direct, &header.count))
         return false;
     uint32_t index_at = remo__tree_index_at(&header);
     if (!remo__tree_header_is_valid(&header, seek->tree->node_bytes) || header.level > 0
-        || direct->low < index_at)
+        || remo__versioned_direct_may_change(direct, 0, index_at))
         return false; /* records change only the entries and the bits, unless they write the complete node */
     if (index_at > FIRST_BYTES)
         remo__copy_from(seek->buffer + FIRST_BYTES, node + FIRST_BYTES, index_at - FIRST_BYTES);
@@ -200,5 +181,9 @@ bool remo__tree_direct_finish(struct tree_seek *seek) {
 }
 
 bool remo__tree_direct_get(struct tree_seek *seek, uint32_t object) {
-    return begin(seek, object) && search(seek) && finish(seek);
+    if (!begin(seek, object))
+        return false;
+    /* for an entry of the tail; in a window this takes longer than it saves */
+    prefetch_lines(remo__versioned_direct_records(&seek->direct), RECORDS_BYTES);
+    return search(seek) && finish(seek);
 }

@@ -375,8 +375,12 @@ bool remo__tree_cached_leaf(struct tree_cache *cache, uint32_t bytes, uint32_t o
 int remo__tree_check_options(const struct remo_tree *tree);
 /* Return -EINVAL if a key cannot be in the tree. */
 int remo__tree_check_key(const struct remo_tree *tree, const void *key, size_t key_bytes);
+/* Return the position of the owner of a key, of several owners. */
+uint32_t remo__tree_search_position(const struct remo_tree *tree, struct tree_bytes key);
 /* Return the position of the owner of a key. */
-uint32_t remo__tree_position(const struct remo_tree *tree, struct tree_bytes key);
+static inline uint32_t remo__tree_position(const struct remo_tree *tree, struct tree_bytes key) {
+    return tree->owner_count == 1 ? 0 : remo__tree_search_position(tree, key);
+}
 
 /* Get up to TREE_WINDOW items at the same time, and set the status of each. Returns 0, or the error of a
  * thread without memory. */

@@ -186,7 +186,7 @@ static int costs_after_move(struct remo_node *node, void *ctx) {
             remo_channel_stats(remo_tree_channel(tree), &before);
             CHECK(scan_at_cost(tree, NULL, is_reported ? 1 + 2 : 1 + 3) == 0);
             remo_channel_stats(remo_tree_channel(tree), &after);
-            CHECK(tree->node->mapped || after.bytes - before.bytes < 512 + 16 + 40 + 384 + 100);
+            CHECK(tree->node->mapped || after.bytes - before.bytes < 512 + 16 + 64 + 384 + 100);
         }
         CHECK_OK(cluster_meet());
     }

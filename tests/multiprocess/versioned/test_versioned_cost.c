@@ -162,7 +162,7 @@ static int costs_of_zeros(struct remo_node *node, void *ctx) {
         CHECK_OK(remo_versioned_read(versioned, 0, 0, value, NULL));
         remo_channel_stats(remo_versioned_channel(versioned), &after);
         CHECK(memcmp(value, expected, sizeof expected) == 0);
-        CHECK(is_mapped(node) || after.bytes - before.bytes == (i == 0 ? 16 : 0) + 40 + 32 + 104);
+        CHECK(is_mapped(node) || after.bytes - before.bytes == (i == 0 ? 16 : 0) + 64 + 32 + 104);
     }
     return close_versioned(versioned);
 }
