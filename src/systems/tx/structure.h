@@ -1,12 +1,13 @@
 /* structure.h - declarations that the files of structures share.
  *
- *   table.c      a hash table: options, open, lookups
- *   buckets.c    its owner's side: buckets, overflow chains, growth (table.h)
- *   structure.c  open, close, lookups and changes
- *   owner.c      the owner's side: the handler of calls, and changes of items
- *   key_watch.c  the owner's side: transactions that wait until a key changes (key_watch.h)
- *   key_claim.c  the owner's side: transactions that precede others at a key (key_claim.h)
- *   item.h       one item
+ *   table.c           a hash table: options, open, lookups
+ *   buckets.c         its owner's side: buckets, overflow chains, growth (table.h)
+ *   structure_open.c  open and close
+ *   structure.c       lookups and changes
+ *   owner.c           the owner's side: the handler of calls, and changes of items
+ *   key_watch.c       the owner's side: transactions that wait until a key changes (key_watch.h)
+ *   key_claim.c       the owner's side: transactions that precede others at a key (key_claim.h)
+ *   item.h            one item
  *
  * A file uses only files below it in this list. docs/internals/structure.md has the proof that lookups and
  * changes are linearizable. */
