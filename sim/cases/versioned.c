@@ -205,20 +205,23 @@ const struct sim_case sim_case_versioned_stages =
                    .after = sim_versioned_after);
 
 /* Direct reads take the lead of an object, bytes 14 to 19, from the header, and other bytes from the base
- * unless they are in the hull of the other changes. The last two commits move the objects. The last one does
- * not change the leads, which the commit before has changed as a part of the objects. */
+ * unless they are in the hull of the other changes. Commit 7 changes the lead of object 1 with other bytes,
+ * and that of object 0 after more records than a lead can count. The last two commits move the objects. The
+ * last one does not change the leads, which the commit before has changed as a part of the objects. */
 static const struct plan direct_plan = {.objects = 2,
                                         .object_bytes = 152,
+                                        .log_bytes = 272,
                                         .retain = 2,
-                                        .count = 8,
+                                        .count = 9,
                                         .entries = {{{0, 14, 6}, {1, 14, 6}},
-                                                    {{0, 40, 8}, {0, 14, 6}},
-                                                    {{0, 100, 20}, {0, 14, 6}},
+                                                    {{0, 40, 6}, {0, 14, 6}},
+                                                    {{0, 100, 40}, {0, 14, 6}},
                                                     {{1, 140, 8}, {1, 14, 6}},
                                                     {{1, 60, 24}, {1, 14, 6}},
                                                     {{0, 14, 6}, {1, 14, 6}},
+                                                    {{1, 14, 8}, {0, 14, 6}},
                                                     {{0, 0, 152}, {1, 0, 152}},
-                                                    {{0, 100, 20}, {1, 40, 8}}}};
+                                                    {{0, 22, 130}, {1, 40, 96}}}};
 
 static void open_direct(void *state, struct remo_node *node, uint32_t rank) {
     sim_versioned_open(state, node, rank, &direct_plan);
@@ -226,7 +229,7 @@ static void open_direct(void *state, struct remo_node *node, uint32_t rank) {
 
 static void direct_body(void *state, uint32_t rank, uint32_t thread) {
     struct versioned_state *s = state;
-    for (uint32_t number = 1; number <= 16 && rank == OWNER; number++)
+    for (uint32_t number = 1; number <= 18 && rank == OWNER; number++)
         sim_versioned_commit(s, thread, number);
     for (uint32_t i = 0; i < 12 && rank != OWNER; i++) {
         sim_versioned_read_directly(s, rank, i / 3 % 2);

@@ -16,7 +16,7 @@
 #define VALUE_BYTES 152u /* of an object, at most: three cache lines */
 #define OBJECTS_MAX 3u
 #define RANGES_MAX 3u  /* of a commit */
-#define ENTRIES_MAX 8u /* of a plan */
+#define ENTRIES_MAX 9u /* of a plan */
 #define COMMITS_MAX 24u
 #define RESULTS_MAX 32u
 #define NO_INSTANT UINT64_MAX

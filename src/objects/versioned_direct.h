@@ -35,7 +35,12 @@ struct remo_versioned;
 /* The lead of an object: bytes that most commits change. The header of the extent has a copy of them. */
 #define REMO__VERSIONED_LEAD_AT 14u
 #define REMO__VERSIONED_LEAD_BYTES 6u
-#define REMO__VERSIONED_LEAD_WORDS UINT16_MAX /* of records: further ones are not of the lead */
+/* Records that end after more words are not of the lead. This is also the mask of the words in a lead. */
+#ifdef REMO_SIM_SMALL
+#define REMO__VERSIONED_LEAD_WORDS 31u
+#else
+#define REMO__VERSIONED_LEAD_WORDS UINT16_MAX
+#endif
 
 /* The first words of an extent. */
 struct remo__versioned_header {
@@ -59,6 +64,8 @@ struct remo__versioned_shape {
     uint32_t part_bits; /* a part of an object has 1 << part_bits bytes; see remo__versioned_parts */
     uint64_t extent_bytes, extents_at;
 };
+
+_Static_assert(sizeof(struct remo__versioned_header) == REMO__CACHE_LINE, "a base can begin with a line");
 
 static inline uint64_t remo__versioned_generation(uint64_t word) {
     return word >> REMO__VERSIONED_EXTENT_BITS;
@@ -94,7 +101,7 @@ static inline uint64_t remo__versioned_head(uint64_t generation, uint32_t used, 
 /* Return the word of a lead that ends before word `words` of the records. */
 static inline uint64_t remo__versioned_lead(const void *bytes, uint32_t words) {
     uint64_t lead = 0;
-    uint16_t stored = (uint16_t)words;
+    uint16_t stored = (uint16_t)(words & REMO__VERSIONED_LEAD_WORDS);
     memcpy(&lead, bytes, REMO__VERSIONED_LEAD_BYTES);
     memcpy((char *)&lead + REMO__VERSIONED_LEAD_BYTES, &stored, sizeof stored);
     return lead;

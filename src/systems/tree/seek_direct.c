@@ -1,5 +1,5 @@
-/* seek_direct.c - finds the entry of a key in a leaf by a direct read (objects/versioned_direct.h): one walk
- * over the records of the leaf, and copies of the header, the fences and the entry.
+/* seek_direct.c - finds the entry of a key in a leaf by a direct read (objects/versioned_direct.h): copies
+ * of the header, the fences and the entry, with the lead and the records that overlap them.
  * Invariant: a result is used only if the extent was not used again since the head was loaded. Until then,
  * each part of the leaf is checked before its use, because it may be of another use of the extent. */
 #include <string.h>
