@@ -109,6 +109,11 @@ size_t fuzz_seed(uint32_t n, uint8_t *ret_data) {
     bool has_seals = n < SEEDS;
     struct remo__versioned_image *image =
         make_extent(&shape, n % (RECORDS + 1), n % 3 == 0 ? REMO__VERSIONED_PENDING : 0, has_seals);
+    if (n % 2) { /* the lead of all records, or of more */
+        image->header.lead =
+            remo__versioned_lead("\1\2\3\4\5", remo__versioned_used(image->header.head) + n / 2 % 2);
+        image->header.hull = remo__versioned_hull(n % 4, shape.object_bytes / 2);
+    }
     ret_data[0] = (uint8_t)n;
     ret_data[1] = has_seals;
     ret_data[2] = n % 2 ? 0xff : 4;

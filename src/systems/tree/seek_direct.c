@@ -92,7 +92,7 @@ static inline bool search(struct tree_seek *seek) {
         return false;
     remo__copy_from(seek->buffer, node, FIRST_BYTES);
     memcpy(&header, seek->buffer, sizeof header);
-    if (!remo__versioned_direct_lead(direct, &header.count))
+    if (!remo__versioned_direct_lead(direct, (char *)&header + REMO__VERSIONED_LEAD_AT))
         return false;
     uint32_t index_at = remo__tree_index_at(&header);
     if (!remo__tree_header_is_valid(&header, seek->tree->node_bytes) || header.level > 0
