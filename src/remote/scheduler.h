@@ -110,6 +110,11 @@ static inline struct remo__scheduler *remo__scheduler_of(const struct remo_node 
                : NULL;
 }
 
+/* Return whether a task runs, and not the root. */
+static inline bool remo__is_in_task(const struct remo__scheduler *scheduler) {
+    return scheduler->running->index != 0;
+}
+
 /* Open a scheduler of `thread`. `first_holder`: the holder of the root; the index of a task is added to it
  * (thread.h). `reports_overflow`: see stacks.h. The caller sets remo__scheduler. Errors: -ENOMEM. */
 int remo__scheduler_open(struct remo__thread *thread, uint32_t first_holder, uint32_t task_count_max,

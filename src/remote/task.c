@@ -203,5 +203,5 @@ int remo_task_sleep(struct remo_node *node, uint64_t duration_ns) {
 
 remo_task_id remo_task_current(void) {
     const struct remo__scheduler *scheduler = remo__scheduler;
-    return scheduler && scheduler->running->index != 0 ? id_of(scheduler->running) : 0;
+    return scheduler && remo__is_in_task(scheduler) ? id_of(scheduler->running) : 0;
 }

@@ -16,7 +16,7 @@ _Static_assert(sizeof(struct tree_header) <= FIRST_BYTES && FIRST_BYTES <= TREE_
 _Static_assert(offsetof(struct tree_header, count) == REMO__VERSIONED_LEAD_AT
                    && sizeof(struct tree_header) == REMO__VERSIONED_LEAD_AT + REMO__VERSIONED_LEAD_BYTES,
                "the part of the header that changes alone is the lead");
-#define NODE_BYTES 256u /* of a node, prefetched */
+#define NODE_BYTES 256u /* prefetched: of a node, and of its records */
 #define RECORDS_BYTES 192u
 
 /* ---- begin ---- */

@@ -227,7 +227,7 @@ int remo__structure_check_value(const struct remo_structure *structure, const vo
 int remo__structure_check_share(const struct remo_structure *structure);
 /* Return whether lookups of the caller yield after a prefetch: it is a task, and memory is mapped. */
 static inline bool remo__lookup_yields(const struct remo_node *node) {
-    return node->mapped && remo__unlikely(remo__scheduler != NULL) && remo__scheduler->running->index != 0;
+    return node->mapped && remo__unlikely(remo__scheduler != NULL) && remo__is_in_task(remo__scheduler);
 }
 /* Prefetch what a lookup of the key loads first. On mapped fabrics only. Returns as `prefetch`. */
 uint64_t remo__lookup_prefetch(const struct remo_structure *structure, uint32_t owner,
