@@ -257,9 +257,8 @@ static double limit(struct bench_job *job, char ret_name[LIMIT_NAME_BYTES]) {
         limit_transfer_name(count, ret_name);
         return limit_transfer_ns(bench_mapping(job, accounts->balances, bench_target(job), 0), count);
     }
-    snprintf(ret_name, LIMIT_NAME_BYTES, "%s", LIMIT_LOCK_CONTENDED);
-    return limit_lock_contended_ns(bench_scratch(job), bench_cpu(job->options, 0, 0),
-                                   bench_cpu(job->options, 1, 0));
+    snprintf(ret_name, LIMIT_NAME_BYTES, "%s", LIMIT_LOCK);
+    return limit_lock_ns(bench_scratch(job));
 }
 
 const struct bench bench_accounts = {

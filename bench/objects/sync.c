@@ -116,14 +116,10 @@ static int lock_operate(struct bench_thread *thread, uint64_t operations) {
     return rc;
 }
 
+/* A contended lock has the same limit: in a long turn of one node the lock does not leave its processor. */
 static double lock_limit(struct bench_job *job, char ret_name[LIMIT_NAME_BYTES]) {
-    if (!is_contended(job->point)) {
-        snprintf(ret_name, LIMIT_NAME_BYTES, "%s", LIMIT_LOCK);
-        return limit_lock_ns(bench_scratch(job));
-    }
-    snprintf(ret_name, LIMIT_NAME_BYTES, "%s", LIMIT_LOCK_CONTENDED);
-    return limit_lock_contended_ns(bench_scratch(job), bench_cpu(job->options, 0, 0),
-                                   bench_cpu(job->options, 1, 0));
+    snprintf(ret_name, LIMIT_NAME_BYTES, "%s", LIMIT_LOCK);
+    return limit_lock_ns(bench_scratch(job));
 }
 
 const struct bench bench_lock = {

@@ -241,6 +241,24 @@ static __attribute__((noinline)) int acquire_far(struct remo_lock *lock, uint32_
     return take_drawn(lock, index, thread, previous, drawn, timeout_ns);
 }
 
+/* Draw a ticket at a mapped home, after this node has handed the lock over to the only waiter. If both nodes
+ * acquire the lock again and again, each draw takes the line of the home word from the other node, and ends
+ * its turn. So a pause precedes the draw. It grows until the other node acquires the lock
+ * REMO_LOCK_HANDOVERS_MAX times in it, and shrinks if the lock was not used again. */
+static __attribute__((noinline)) int acquire_after_waiter(struct remo_lock *lock, uint32_t index,
+                                                          struct remo__thread *thread, uint64_t previous,
+                                                          uint64_t timeout_ns) {
+    struct remo__lock_local *local = &lock->locals[index];
+    local->handed_over = false;
+    remo__relax_awake(lock->node, local->draw_pause / REMO__PAUSE_UNIT);
+    uint64_t drawn = add_mapped(lock, thread, mapped_word(lock, local), REMO__LOCK_DRAW);
+    uint32_t draws = remo__word_next(drawn) - (uint32_t)previous - 1; /* of other nodes */
+    bool is_idle = remo__word_is_free(drawn) && draws <= 1;
+    uint16_t pause = remo__pause_learn(local->draw_pause, draws < REMO_LOCK_HANDOVERS_MAX && !is_idle);
+    local->draw_pause = pause & 0x1ff;
+    return take_drawn(lock, index, thread, previous, drawn, timeout_ns);
+}
+
 static inline __attribute__((always_inline)) int acquire(struct remo_lock *lock, uint32_t index,
                                                          struct remo__thread *thread, uint64_t timeout_ns) {
     if (remo__unlikely(timeout_ns == 0))
@@ -255,6 +273,8 @@ static inline __attribute__((always_inline)) int acquire(struct remo_lock *lock,
     char *word = mapped_word(lock, local);
     if (remo__unlikely(!word))
         return acquire_far(lock, index, thread, previous, timeout_ns);
+    if (remo__unlikely(local->handed_over))
+        return acquire_after_waiter(lock, index, thread, previous, timeout_ns);
     drawn = add_mapped(lock, thread, word, REMO__LOCK_DRAW);
     return take_drawn(lock, index, thread, previous, drawn, timeout_ns);
 }
@@ -317,7 +337,7 @@ static int end_release(struct remo__lock_local *local, int loss, int rc) {
     if (remo__likely(loss == 0))
         return rc;
     if (rc == -EAGAIN)
-        local->loss = (int16_t)loss;
+        local->loss = (uint8_t)-loss;
     return rc == -EAGAIN ? rc : loss;
 }
 
@@ -344,6 +364,7 @@ static __attribute__((noinline)) int finish_plain(struct remo_lock *lock, uint32
     struct remo__lock_local *local = &lock->locals[index];
     uint64_t state = atomic_load_explicit(&local->state, memory_order_relaxed);
     uint32_t ticket = (uint32_t)state;
+    local->handed_over = rc == 0 && remo__word_pending(word) == 1;
     if (rc == 0)
         rc = remo__lock_grant_next(lock, index, thread, ticket, word, false);
     else if (fence != REMO_FENCE_NONE)
@@ -424,7 +445,7 @@ static __attribute__((noinline)) int release_fenced(struct remo_lock *lock, uint
             return rc;
     }
     if (remo__unlikely(local->loss != 0)) {
-        loss = local->loss;
+        loss = -(int)local->loss;
         local->loss = 0;
     }
     return end_release(local, loss, release(lock, index, thread, fence, state));

@@ -189,17 +189,20 @@ struct remo__lock_local {
     _Atomic uint32_t last_skipped;  /* the last ticket of this node that was skipped, if has_skipped */
     _Atomic uint32_t owner;         /* the thread or task that holds the lock (remo__thread.holder) */
     uint16_t home;
-    uint16_t waits_since_s;   /* busy: begin of the first wait since the last grant or REMIND, or 0 */
-    int16_t loss;             /* holder: an error that a release found and did not return */
-    uint8_t handovers;        /* holder: consecutive local hand-overs */
-    uint8_t marks;            /* holder */
-    _Atomic bool has_skipped; /* stored after last_skipped; the control thread reads both at any time */
-    bool outcome_unknown;     /* busy: an operation at the home may have been applied */
-    uint16_t pause;           /* of the waiting thread: learned, between looks at a mapped queue word */
+    uint16_t waits_since_s;       /* busy: begin of the first wait since the last grant or REMIND, or 0 */
+    uint16_t look_pause;          /* busy: learned, between looks at a mapped queue word */
+    uint16_t draw_pause : 9;      /* busy: learned, before a draw after handed_over */
+    uint16_t handed_over : 1;     /* busy: the last release handed the lock over to the only waiter */
+    uint16_t outcome_unknown : 1; /* busy: an operation at the home may have been applied */
+    uint8_t loss;                 /* holder: an error that a release found and did not return, as errno */
+    uint8_t handovers;            /* holder: consecutive local hand-overs */
+    uint8_t marks;                /* holder */
+    _Atomic bool has_skipped;     /* stored after last_skipped; the control thread reads both at any time */
 } REMO__CACHE_ALIGNED;
 
 static_assert(sizeof(struct remo__lock_local) == REMO__CACHE_LINE,
               "an uncontended acquire touches one private cache line");
+static_assert(REMO__PAUSE_MAX < 1u << 9, "draw_pause holds each pause");
 
 /* Hints about the tickets after that of the holder, to which the fields belong. */
 struct remo__lock_ahead {

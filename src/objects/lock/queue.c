@@ -485,28 +485,18 @@ static inline const char *mapped_queue_word(const struct remo_lock *lock,
     return remo__likely(lock->node->mapped) ? remo__memory_mapped(lock->words, local->home, at) : NULL;
 }
 
-/* A look was not too early if it found the grant and, in the home word, the next draw of the releaser. The
- * first look precedes every pause. */
-static inline void learn_pause(const struct remo_lock *lock, struct remo__lock_local *local, uint32_t ticket,
-                               uint32_t looks) {
-    if (looks == 0)
-        return;
-    const char *home_word = remo__memory_mapped(lock->words, local->home, local->offset);
-    bool was_early = looks > 1 || !home_word || remo__word_next(remo__load(home_word)) == ticket + 1;
-    local->pause = remo__pause_learn(local->pause, was_early);
-}
-
 /* Return the queue word if it is granted to this node, which has added `arrived` to it; otherwise pause, and
  * return 0. */
 static inline uint64_t look(const struct remo_lock *lock, struct remo__lock_local *local, const char *word,
-                            uint32_t ticket, uint64_t arrived, uint32_t *looks) {
+                            uint64_t arrived, uint32_t *looks) {
     uint64_t found = remo__load(word);
     if (remo__queue_word_is_granted(found) && (found & REMO__QUEUE_WORD_WHICH) == arrived) {
-        learn_pause(lock, local, ticket, *looks);
+        if (*looks > 0) /* the first look precedes every pause */
+            local->look_pause = remo__pause_learn(local->look_pause, *looks > 1);
         return found;
     }
     if ((*looks)++ < PAUSED_LOOKS) /* later pauses would delay a deadline */
-        remo__relax_awake(lock->node, local->pause / REMO__PAUSE_UNIT);
+        remo__relax_awake(lock->node, local->look_pause / REMO__PAUSE_UNIT);
     return 0;
 }
 
@@ -518,7 +508,7 @@ static inline uint64_t look_before_arrival(const struct remo_lock *lock, struct 
     const char *word = mapped_queue_word(lock, local, ticket);
     uint64_t found = 0;
     for (uint32_t looks = 0; word && found == 0 && looks < PAUSED_LOOKS;) {
-        found = look(lock, local, word, ticket, 0, &looks);
+        found = look(lock, local, word, 0, &looks);
 #ifdef REMO_SIM
         remo__sim_turn("look");
 #endif
@@ -543,13 +533,13 @@ struct grant_wait {
 };
 
 /* Return whether the queue word is mapped, which alone shows the grant then. The word shares its line with
- * those on which the next atomics of the releaser are, and each load takes the line: pause between loads. */
+ * those on which the atomics of the releaser are, and each load takes the line: pause between loads. */
 static inline bool read_queue_word(struct grant_wait *wait) {
     uint32_t ticket = (uint32_t)wait->which;
     const char *word = mapped_queue_word(wait->lock, wait->local, ticket);
     if (remo__unlikely(!word))
         return false;
-    uint64_t found = look(wait->lock, wait->local, word, ticket, wait->arrived, &wait->looks);
+    uint64_t found = look(wait->lock, wait->local, word, wait->arrived, &wait->looks);
     if (found != 0)
         wait->grant = remo__grant_of(found, ticket);
     return true;
