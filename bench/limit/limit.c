@@ -45,8 +45,11 @@ static void run_memcpy_random(struct work *work, uint64_t operations) {
                    piece_bytes);
 }
 
-static inline const char *random_line(struct work *work, uint64_t places) {
-    return work->source + remo__random_below(&work->random, places) * LINE_BYTES;
+/* Return a random line. It depends on what was read before, so that the processor cannot begin to read it
+ * earlier. */
+static inline const char *next_line(struct work *work, uint64_t places) {
+    uint64_t number = remo__random_next(&work->random) ^ work->seen;
+    return work->source + (uint64_t)(((unsigned __int128)number * places) >> 64) * LINE_BYTES;
 }
 
 static inline void prefetch(const char *place, size_t size_bytes) {
@@ -59,13 +62,13 @@ static void run_read_sealed(struct work *work, uint64_t operations) {
     uint64_t places = (work->source_bytes - size_bytes) / LINE_BYTES + 1;
     const char *next[LIMIT_IN_FLIGHT_MAX];
     for (size_t i = 0; i < window; i++)
-        prefetch(next[i] = random_line(work, places), ahead_bytes);
+        prefetch(next[i] = next_line(work, places), ahead_bytes);
     for (uint64_t i = 0, oldest = 0; i < operations; i++) {
         const char **place = &next[oldest];
         limit_copy(work->destination, *place, size_bytes, size_bytes);
         work->seen += XXH3_64bits_withSeed(work->destination + LIMIT_UNSEALED_BYTES,
                                            size_bytes - LIMIT_UNSEALED_BYTES, 1);
-        prefetch(*place = random_line(work, places), ahead_bytes);
+        prefetch(*place = next_line(work, places), ahead_bytes);
         oldest = oldest + 1 < window ? oldest + 1 : 0;
     }
 }

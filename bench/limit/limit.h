@@ -53,8 +53,8 @@ double limit_memcpy_ns(const void *mapping, size_t mapping_bytes, size_t size_by
 double limit_memcpy_random_ns(const void *mapping, size_t mapping_bytes, size_t size_bytes);
 
 /* Copy `size_bytes` (LIMIT_UNSEALED_BYTES to LIMIT_SEALED_BYTES_MAX) from a random line, and hash the sealed
- * bytes of the copy: the least that a reader of an item with a seal does. With more than 1 in flight (at most
- * LIMIT_IN_FLIGHT_MAX) it has prefetched the next ones; with 1, only the processor overlaps them. */
+ * bytes of the copy: the least that a reader of an item with a seal does. Each line depends on the reads
+ * before its prefetch. So with 1 in flight (at most LIMIT_IN_FLIGHT_MAX) the reads do not overlap. */
 double limit_read_sealed_ns(const void *mapping, size_t mapping_bytes, size_t size_bytes, size_t in_flight);
 
 /* Operations on one word that no other processor uses. The lock is a compare-swap and a release

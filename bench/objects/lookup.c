@@ -14,7 +14,7 @@
 
 #define VALUE_BYTES 80u /* a bucket of width 1 is 128 bytes */
 #define TASKS_DEFAULT 8u
-#define KEYS_MAPPED 400000u
+#define KEYS_MAPPED 1000000u /* a table of 128 MB */
 #define KEYS_NETWORK 20000u
 #define KEYS_SIMULATED 2000u
 #define SERVE_NS (1 * REMO__NS_PER_MS) /* between two checks for the end */
@@ -164,22 +164,28 @@ static int insert_own(struct bench_job *job) {
 
 /* ---- lookups ---- */
 
-static int look_up(struct remo_structure *structure, uint64_t key) {
+/* *ret_key is the key as a word of the value shows it. */
+static int look_up(struct remo_structure *structure, uint64_t key, uint64_t *ret_key) {
     uint64_t value[VALUE_BYTES / 8];
     size_t bytes = 0;
     int rc = remo_structure_lookup(structure, &key, sizeof key, value, sizeof value, &bytes, NULL);
     if (rc == 0 && (bytes != sizeof value || value[0] != key || value[VALUE_BYTES / 8 - 1] != key + 9))
         return remo__fail(-EIO, "the benchmark is wrong: key %llu has value %llu of %zu bytes",
                           (unsigned long long)key, (unsigned long long)value[0], bytes);
+    *ret_key = rc == 0 ? value[1] - 1 : key;
     return rc;
 }
 
-/* The keys are in random order, so each thread takes them in turn, from a random one. */
+/* The keys are in random order, so each thread takes them in turn, from a random one. The next key depends on
+ * the value, so that the processor does not begin the next lookup before this one has ended. */
 static int look_up_next(struct looker *looker) {
     const struct state *state = looker->thread->job->state;
-    uint32_t key = state->remote[looker->next];
-    looker->next = looker->next + 1 < state->remote_count ? looker->next + 1 : 0;
-    return look_up(looker->structure, key);
+    uint64_t key = state->remote[looker->next], read_key;
+    int rc = look_up(looker->structure, key, &read_key);
+    looker->next += 1 + (read_key - key);
+    if (looker->next >= state->remote_count)
+        looker->next = 0;
+    return rc;
 }
 
 /* A task, or the thread: look up keys while some are left. */
@@ -225,9 +231,9 @@ static int lookup_fill(struct bench_job *job) {
     if (rc == 0)
         rc = remo_barrier_wait(job->barrier, REMO_FOREVER);
     for (uint32_t config = 0; config < CONFIGS; config++)
-        for (uint64_t i = 0; i < state->remote_count && rc == 0 && configs[config].knows_places; i++) {
+        for (uint64_t i = 0, key; i < state->remote_count && rc == 0 && configs[config].knows_places; i++) {
             bench_progress(job, "looking up keys", i, state->remote_count);
-            rc = look_up(remo_table_structure(state->tables[config]), state->remote[i]);
+            rc = look_up(remo_table_structure(state->tables[config]), state->remote[i], &key);
         }
     return rc;
 }
