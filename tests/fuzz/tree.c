@@ -151,7 +151,7 @@ static void get_directly(const uint8_t *image, uint32_t bytes, struct tree_bytes
         head->header.lead = remo__versioned_lead(head->records + REMO__VERSIONED_RECORD_BYTES / 8, used);
     else if (kind != NO_RECORD)
         head->header.hull = remo__versioned_hull(offset, offset + size);
-    if (remo__tree_direct_search(&seek) && remo__tree_direct_finish(&seek)) {
+    if (remo__tree_direct_search(&seek)) {
         assert(seek.result == SEEK_FOUND || seek.result == SEEK_ABSENT);
         if (seek.result == SEEK_FOUND) {
             assert(remo__tree_is_equal(seek.entry.key, key));

@@ -8,19 +8,12 @@
 
 /* ---- a cache of each thread ---- */
 
-struct tree_cache *remo__tree_cache(struct remo_tree *tree) {
-    struct remo__thread *thread = remo__thread(tree->node);
-    if (!thread)
-        return NULL;
-    struct tree_cache *cache = tree->caches[thread->index];
-    if (remo__likely(cache != NULL))
-        return cache;
-    cache = calloc(1, sizeof *cache);
-    if (!cache) {
+struct tree_cache *remo__tree_make_cache(struct remo_tree *tree, const struct remo__thread *thread) {
+    struct tree_cache *cache = calloc(1, sizeof *cache);
+    if (cache)
+        tree->caches[thread->index] = cache;
+    else
         remo__fail(-ENOMEM, "no memory for a cache of tree %s", remo_channel_name(tree->channel));
-        return NULL;
-    }
-    tree->caches[thread->index] = cache;
     return cache;
 }
 

@@ -8,25 +8,19 @@
 
 /* Attempts that read the newest state of each node, before those that read all nodes as of one version. */
 #define ATTEMPTS 4u
-#define SEARCH_DISTANCE 7u /* of several gets: from the prefetch of a leaf to its search, in gets */
-#define FINISH_DISTANCE 3u /* from the search to the copy of the entry */
 #define PAUSE_NS (20 * REMO__NS_PER_US) /* between attempts at one version */
 
 /* ---- keys ---- */
 
-int remo__tree_check_key(const struct remo_tree *tree, const void *key, size_t key_bytes) {
+int remo__tree_fail_key(const struct remo_tree *tree, const void *key, size_t key_bytes) {
     if (!key && key_bytes > 0)
         return remo__fail(-EINVAL, "the key for tree %s is NULL", remo_channel_name(tree->channel));
-    if (key_bytes > tree->key_bytes_max)
-        return remo__fail(-EINVAL, "a key of %zu bytes is too long for tree %s: the maximum is %u", key_bytes,
-                          remo_channel_name(tree->channel), tree->key_bytes_max);
-    return 0;
+    return remo__fail(-EINVAL, "a key of %zu bytes is too long for tree %s: the maximum is %u", key_bytes,
+                      remo_channel_name(tree->channel), tree->key_bytes_max);
 }
 
-int remo__tree_check_options(const struct remo_tree *tree) {
-    const struct remo_channel *channel = tree->channel;
-    return remo__likely(!atomic_load(&channel->mismatched)) ? 0
-                                                            : remo__fail(-EPROTO, "%s", channel->error_text);
+int remo__tree_fail_options(const struct remo_tree *tree) {
+    return remo__fail(-EPROTO, "%s", tree->channel->error_text);
 }
 
 uint32_t remo__tree_search_position(const struct remo_tree *tree, struct tree_bytes key) {
@@ -207,7 +201,8 @@ static __attribute__((noinline)) int copy_other(const struct tree_seek *seek, vo
     if (found.bytes > value_cap)
         return remo__fail(-EMSGSIZE, "the value has %u bytes, but the buffer has %zu; use a larger one",
                           found.bytes, value_cap);
-    memcpy(value, found.data, found.bytes);
+    if (found.bytes > 0) /* without capacity, `value` may be NULL */
+        memcpy(value, found.data, found.bytes);
     return 0;
 }
 
@@ -243,47 +238,34 @@ static int get(struct remo_tree *tree, const uint64_t *snapshot, struct tree_byt
 
 /* ---- several gets ---- */
 
-/* Up to TREE_WINDOW gets. */
+/* Up to TREE_WINDOW gets, of items or of operations in a window. */
 struct gets {
     struct remo_tree *tree;
     struct remo_tree_item *items;
+    struct remo_tree_op *const *ops; /* if `items` is NULL */
+    int *statuses;                   /* of the operations */
     uint32_t count;
     struct tree_seek seeks[TREE_WINDOW];
 };
 
-static void begin_gets(struct gets *gets, struct remo_tree *tree, struct remo_tree_item *items,
-                       uint32_t count) {
+/* Sets the members before the seeks: to clear these takes longer. */
+static inline void begin_gets(struct gets *gets, struct remo_tree *tree, struct remo_tree_item *items,
+                              struct remo_tree_op *const *ops, int *statuses, uint32_t count) {
     gets->tree = tree;
     gets->items = items;
+    gets->ops = ops;
+    gets->statuses = statuses;
     gets->count = count;
+}
+
+static inline struct tree_bytes key_of(const struct gets *gets, uint32_t index) {
+    if (!gets->items)
+        return (struct tree_bytes){gets->ops[index]->key, (uint32_t)gets->ops[index]->key_bytes};
+    return (struct tree_bytes){gets->items[index].key.data, (uint32_t)gets->items[index].key.bytes};
 }
 
 static bool has_result(const struct tree_seek *seek) {
     return seek->result == SEEK_FOUND || seek->result == SEEK_ABSENT;
-}
-
-/* In mapped memory, read the leaves directly, in stages: prefetch the leaf, search it and prefetch the entry,
- * and copy the entry. Each stage of a get is between those of others, so that the CPU waits for the memory of
- * several leaves at the same time. Gets without a result then must visit the nodes. Returns whether there are
- * any. */
-static bool seek_directly(struct gets *gets) {
-    uint32_t finished_count = 0;
-    bool is_begun[TREE_WINDOW], is_searched[TREE_WINDOW];
-    for (uint32_t i = 0; i < gets->count + SEARCH_DISTANCE + FINISH_DISTANCE; i++) {
-        /* these wrap around at first: then they are large */
-        uint32_t searched = i - SEARCH_DISTANCE, finished = searched - FINISH_DISTANCE, object;
-        if (i < gets->count) {
-            struct tree_seek *seek = &gets->seeks[i];
-            is_begun[i] =
-                remo__tree_cached_leaf(seek->cache, seek->tree->node_bytes, seek->owner, seek->key, &object)
-                && remo__tree_direct_begin(seek, object);
-        }
-        if (searched < gets->count)
-            is_searched[searched] = is_begun[searched] && remo__tree_direct_search(&gets->seeks[searched]);
-        if (finished < gets->count && is_searched[finished])
-            finished_count += remo__tree_direct_finish(&gets->seeks[finished]);
-    }
-    return finished_count < gets->count;
 }
 
 /* Read the leaves of the keys of one owner at the same time, as far as cached inner nodes lead to them. After
@@ -317,37 +299,49 @@ static void fail_rest(struct gets *gets, uint32_t first, uint32_t owner, int rc)
             gets->seeks[i].failure = rc;
 }
 
-/* Set the status of an item: 0, or a code. */
-static void finish_get(struct tree_seek *seek, struct remo_tree_item *item) {
+/* Seek the key, if it has no result yet, and copy the value. Returns 0, or a code. *ret_value_bytes is set
+ * after 0 and -EMSGSIZE. */
+static inline int finish_seek(struct tree_seek *seek, void *value, size_t value_cap,
+                              size_t *ret_value_bytes) {
     int rc = 0;
     if (seek->failure != 0)
         rc = remo__fail(seek->failure, "cannot get a key of tree %s: another read from node %u has failed",
                         remo_channel_name(seek->tree->channel), seek->owner);
     else if (!has_result(seek))
         rc = seek_newest(seek);
+    return rc == 0 ? copy_value(seek, value, value_cap, ret_value_bytes) : rc;
+}
+
+/* Set the results of an item, or of an operation. Returns its status. */
+static inline int finish_get(struct gets *gets, uint32_t index) {
+    struct tree_seek *seek = &gets->seeks[index];
+    if (!gets->items) {
+        struct remo_tree_op *op = gets->ops[index];
+        return gets->statuses[index] = finish_seek(seek, op->value, op->value_bytes, &op->value_bytes);
+    }
+    struct remo_tree_item *item = &gets->items[index];
     item->value_bytes = 0;
-    if (rc == 0)
-        rc = copy_value(seek, item->value, item->value_cap, &item->value_bytes);
-    item->status = rc;
+    return item->status = finish_seek(seek, item->value, item->value_cap, &item->value_bytes);
 }
 
 static bool is_result(int status) {
     return status == 0 || status == -ENOENT || status == -EMSGSIZE;
 }
 
-/* Make all gets. `is_each`: also after an error of one of them; otherwise return the first error. */
-static int run_gets(struct gets *gets, struct tree_cache *cache, struct tree_buffer *buffer, bool is_each) {
+/* Make all gets of operations, or those of items up to the first error, which is returned. */
+static int run_gets(struct gets *gets, struct tree_cache *cache, struct tree_buffer *buffer) {
     const struct remo_tree *tree = gets->tree;
+    bool is_each = !gets->items;
     uint32_t first = REMO_NODES_MAX, last = 0; /* positions of owners */
     for (uint32_t i = 0; i < gets->count; i++) {
-        struct tree_bytes key = {gets->items[i].key.data, (uint32_t)gets->items[i].key.bytes};
+        struct tree_bytes key = key_of(gets, i);
         uint32_t position = remo__tree_position(tree, key);
         begin_seek(&gets->seeks[i], gets->tree, cache, position, key, REMO_VERSIONED_NEWEST);
         gets->seeks[i].buffer = (char *)buffer->bytes + (size_t)i * tree->node_bytes;
         first = remo__min(first, position);
         last = remo__max(last, position);
     }
-    bool must_visit = seek_directly(gets);
+    bool must_visit = !remo__tree_direct_get_each(gets->seeks, gets->count);
     for (uint32_t position = first; position <= last && must_visit; position++) {
         int rc = seek_together(gets, tree->owners[position]);
         if (rc != 0 && !is_each)
@@ -356,24 +350,25 @@ static int run_gets(struct gets *gets, struct tree_cache *cache, struct tree_buf
             fail_rest(gets, 0, tree->owners[position], rc);
     }
     for (uint32_t i = 0; i < gets->count; i++) {
-        finish_get(&gets->seeks[i], &gets->items[i]);
-        int status = gets->items[i].status;
-        if (!is_each && !is_result(status))
+        int status = finish_get(gets, i);
+        if (remo__likely(is_result(status)))
+            continue;
+        if (!is_each)
             return status;
-        if (!is_result(status))
-            fail_rest(gets, i + 1, gets->seeks[i].owner, status);
+        fail_rest(gets, i + 1, gets->seeks[i].owner, status);
     }
     return 0;
 }
 
-int remo__tree_get_each(struct remo_tree *tree, struct remo_tree_item *items, uint32_t count) {
+int remo__tree_get_each(struct remo_tree *tree, struct remo_tree_op *const *ops, int *statuses,
+                        uint32_t count) {
     struct tree_cache *cache = remo__tree_cache(tree);
     struct tree_buffer *buffer = cache ? remo__tree_take_buffer(tree, cache) : NULL;
     if (!buffer)
         return remo__last_code();
     struct gets gets;
-    begin_gets(&gets, tree, items, count);
-    (void)run_gets(&gets, cache, buffer, true);
+    begin_gets(&gets, tree, NULL, ops, statuses, count);
+    (void)run_gets(&gets, cache, buffer);
     remo__tree_put_buffer(cache, buffer);
     remo__tree_serve_now(tree);
     return 0;
@@ -400,8 +395,8 @@ int remo_tree_get_many(struct remo_tree *tree, struct remo_tree_item *items, uin
         return remo__last_code();
     for (uint64_t i = 0; i < count && rc == 0; i += TREE_WINDOW) {
         struct gets gets;
-        begin_gets(&gets, tree, items + i, (uint32_t)remo__min(TREE_WINDOW, count - i));
-        rc = run_gets(&gets, cache, buffer, false);
+        begin_gets(&gets, tree, items + i, NULL, NULL, (uint32_t)remo__min(TREE_WINDOW, count - i));
+        rc = run_gets(&gets, cache, buffer);
         remo__tree_serve_now(tree);
     }
     remo__tree_put_buffer(cache, buffer);

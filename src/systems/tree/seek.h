@@ -109,12 +109,11 @@ enum tree_seek_result remo__tree_seek_tail(struct tree_seek *seek, const struct 
 
 /* ---- seek_direct.c ---- */
 
-/* The steps of a direct read of a leaf in mapped memory, by which most gets find the entry of their key.
- * Between them, the CPU loads what the next step needs. Each returns false if the get must visit the node
- * instead. */
-bool remo__tree_direct_begin(struct tree_seek *seek, uint32_t object);
-bool remo__tree_direct_search(struct tree_seek *seek);
-/* Sets the result: SEEK_FOUND or SEEK_ABSENT. */
-bool remo__tree_direct_finish(struct tree_seek *seek);
-/* All steps. */
+/* Read a leaf directly in mapped memory, as most gets do. Sets the result: SEEK_FOUND or SEEK_ABSENT. Returns
+ * false if the get must visit the node instead. */
 bool remo__tree_direct_get(struct tree_seek *seek, uint32_t object);
+/* Its rest, when the direct read has begun. */
+bool remo__tree_direct_search(struct tree_seek *seek);
+/* As remo__tree_direct_get for several gets, in steps, so that the CPU waits for the memory of several leaves at the same time.
+ * Finds the leaves by cached inner nodes. Returns whether all have a result. */
+bool remo__tree_direct_get_each(struct tree_seek *seeks, uint32_t count);

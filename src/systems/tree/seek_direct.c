@@ -18,6 +18,8 @@ _Static_assert(offsetof(struct tree_header, count) == REMO__VERSIONED_LEAD_AT
                "the part of the header that changes alone is the lead");
 #define NODE_BYTES 256u /* prefetched: of a node, and of its records */
 #define RECORDS_BYTES 192u
+#define SEARCH_DISTANCE 7u /* of several gets: from the prefetch of a leaf to its search, in gets */
+#define FINISH_DISTANCE 3u /* from the search to the copy of the entry */
 
 /* ---- begin ---- */
 
@@ -166,24 +168,38 @@ static inline bool finish(struct tree_seek *seek) {
     return true;
 }
 
-/* ---- the steps ---- */
-
-bool remo__tree_direct_begin(struct tree_seek *seek, uint32_t object) {
-    return begin(seek, object);
-}
+/* ---- the calls ---- */
 
 bool remo__tree_direct_search(struct tree_seek *seek) {
-    return search(seek);
-}
-
-bool remo__tree_direct_finish(struct tree_seek *seek) {
-    return finish(seek);
+    return search(seek) && finish(seek);
 }
 
 bool remo__tree_direct_get(struct tree_seek *seek, uint32_t object) {
     if (!begin(seek, object))
         return false;
-    /* for an entry of the tail; in a window this takes longer than it saves */
+    /* for an entry of the tail; of several gets this takes longer than it saves */
     prefetch_lines(remo__versioned_direct_records(&seek->direct), RECORDS_BYTES);
-    return search(seek) && finish(seek);
+    return remo__tree_direct_search(seek);
+}
+
+/* Prefetch the leaf, search it and prefetch the entry, copy the entry: each step of a get is between those of
+ * others. */
+bool remo__tree_direct_get_each(struct tree_seek *seeks, uint32_t count) {
+    uint32_t finished_count = 0;
+    bool is_begun[TREE_WINDOW], is_searched[TREE_WINDOW];
+    for (uint32_t i = 0; i < count + SEARCH_DISTANCE + FINISH_DISTANCE; i++) {
+        /* these wrap around at first: then they are large */
+        uint32_t searched = i - SEARCH_DISTANCE, finished = searched - FINISH_DISTANCE, object;
+        if (i < count) {
+            struct tree_seek *seek = &seeks[i];
+            is_begun[i] =
+                remo__tree_cached_leaf(seek->cache, seek->tree->node_bytes, seek->owner, seek->key, &object)
+                && begin(seek, object);
+        }
+        if (searched < count)
+            is_searched[searched] = is_begun[searched] && search(&seeks[searched]);
+        if (finished < count && is_searched[finished])
+            finished_count += finish(&seeks[finished]);
+    }
+    return finished_count == count;
 }

@@ -348,8 +348,16 @@ void remo__tree_thaw(struct remo_tree *tree);
 
 /* ---- cache.c ---- */
 
+/* Make a cache for a thread. Returns NULL with a sentence if there is no memory. */
+struct tree_cache *remo__tree_make_cache(struct remo_tree *tree, const struct remo__thread *thread);
 /* Return the calling thread's cache, or NULL with a sentence. */
-struct tree_cache *remo__tree_cache(struct remo_tree *tree);
+static inline struct tree_cache *remo__tree_cache(struct remo_tree *tree) {
+    const struct remo__thread *thread = remo__thread(tree->node);
+    if (remo__unlikely(!thread))
+        return NULL;
+    struct tree_cache *cache = tree->caches[thread->index];
+    return remo__likely(cache != NULL) ? cache : remo__tree_make_cache(tree, thread);
+}
 void remo__tree_caches_close(struct remo_tree *tree);
 /* Return a buffer of TREE_WINDOW nodes, or NULL with a sentence. */
 struct tree_buffer *remo__tree_take_buffer(struct remo_tree *tree, struct tree_cache *cache);
@@ -370,11 +378,22 @@ bool remo__tree_cached_leaf(struct tree_cache *cache, uint32_t bytes, uint32_t o
 
 /* ---- read.c ---- */
 
+/* Set the sentence of such a tree, or of such a key, and return -EPROTO or -EINVAL. */
+int remo__tree_fail_options(const struct remo_tree *tree);
+int remo__tree_fail_key(const struct remo_tree *tree, const void *key, size_t key_bytes);
+
 /* Return -EPROTO if a participant has opened the tree with other options. The channels below that of the tree
  * connect to a node only after the options have been compared. */
-int remo__tree_check_options(const struct remo_tree *tree);
+static inline int remo__tree_check_options(const struct remo_tree *tree) {
+    return remo__likely(!atomic_load(&tree->channel->mismatched)) ? 0 : remo__tree_fail_options(tree);
+}
+
 /* Return -EINVAL if a key cannot be in the tree. */
-int remo__tree_check_key(const struct remo_tree *tree, const void *key, size_t key_bytes);
+static inline int remo__tree_check_key(const struct remo_tree *tree, const void *key, size_t key_bytes) {
+    bool is_valid = key_bytes <= tree->key_bytes_max && (key || key_bytes == 0);
+    return remo__likely(is_valid) ? 0 : remo__tree_fail_key(tree, key, key_bytes);
+}
+
 /* Return the position of the owner of a key, of several owners. */
 uint32_t remo__tree_search_position(const struct remo_tree *tree, struct tree_bytes key);
 /* Return the position of the owner of a key. */
@@ -382,9 +401,10 @@ static inline uint32_t remo__tree_position(const struct remo_tree *tree, struct 
     return tree->owner_count == 1 ? 0 : remo__tree_search_position(tree, key);
 }
 
-/* Get up to TREE_WINDOW items at the same time, and set the status of each. Returns 0, or the error of a
- * thread without memory. */
-int remo__tree_get_each(struct remo_tree *tree, struct remo_tree_item *items, uint32_t count);
+/* Make up to TREE_WINDOW gets at the same time. Sets statuses[i] to the result of ops[i], whose status stays,
+ * and its value_bytes if the key was found. Returns 0, or the error of a thread without memory. */
+int remo__tree_get_each(struct remo_tree *tree, struct remo_tree_op *const *ops, int *statuses,
+                        uint32_t count);
 
 /* ---- cut.c ---- */
 

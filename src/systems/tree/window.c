@@ -47,11 +47,10 @@ static struct op_state *state_of(struct remo_tree_op *op) {
 
 /* ---- windows ---- */
 
-/* Return the window of the calling thread or task. With `is_start`, make one if there is none. NULL: there is
- * none; then the sentence is set if is_start. */
-static struct tree_window *find_window(const struct remo_tree *tree, struct tree_cache *cache,
-                                       bool is_start) {
-    uint32_t holder = remo__thread(tree->node)->holder;
+/* Find the window of the holder among all of the thread. With `is_start`, make one if there is none. NULL:
+ * there is none; then the sentence is set if is_start. */
+static __attribute__((noinline)) struct tree_window *
+search_window(const struct remo_tree *tree, struct tree_cache *cache, uint32_t holder, bool is_start) {
     struct tree_window *unused = NULL, *window = cache->windows;
     for (; window && (window->holder != holder || window->count == 0); window = window->next)
         unused = window->count == 0 ? window : unused;
@@ -67,6 +66,16 @@ static struct tree_window *find_window(const struct remo_tree *tree, struct tree
     if (!unused)
         cache->windows = window;
     return window;
+}
+
+/* Return the window of the calling thread or task, as search_window does. A thread without tasks has one
+ * window. */
+static inline struct tree_window *find_window(const struct remo_tree *tree, struct tree_cache *cache,
+                                              bool is_start) {
+    uint32_t holder = remo__thread(tree->node)->holder;
+    struct tree_window *window = cache->windows;
+    bool is_first = window && window->holder == holder && window->count > 0;
+    return remo__likely(is_first) ? window : search_window(tree, cache, holder, is_start);
 }
 
 static void add_op(struct tree_window *window, struct remo_tree_op *op, uint32_t owner) {
@@ -217,25 +226,12 @@ static void test_call(struct advance *advance, struct remo_tree_op *op) {
 
 /* ---- gets ---- */
 
-static void complete_get(struct advance *advance, struct remo_tree_op *op,
-                         const struct remo_tree_item *item) {
-    if (item->status == 0 || item->status == -EMSGSIZE)
-        op->value_bytes = item->value_bytes;
-    complete_op(advance, op, item->status);
-}
-
 /* Make `count` gets. */
 static void make_batch(struct advance *advance, struct remo_tree_op *const *ops, uint32_t count) {
-    struct remo_tree_item items[TREE_WINDOW];
+    int statuses[TREE_WINDOW];
+    int rc = count > 0 ? remo__tree_get_each(advance->tree, ops, statuses, count) : 0;
     for (uint32_t i = 0; i < count; i++)
-        items[i] = (struct remo_tree_item){.key = {ops[i]->key, ops[i]->key_bytes},
-                                           .value = ops[i]->value ? ops[i]->value : ops[i]->internal,
-                                           .value_cap = ops[i]->value_bytes};
-    int rc = count > 0 ? remo__tree_get_each(advance->tree, items, count) : 0;
-    for (uint32_t i = 0; i < count; i++) {
-        items[i].status = rc != 0 ? rc : items[i].status;
-        complete_get(advance, ops[i], &items[i]);
-    }
+        complete_op(advance, ops[i], rc != 0 ? rc : statuses[i]);
 }
 
 /* Make the gets of the window, TREE_WINDOW at a time. The one that the caller awaits is the last of its
