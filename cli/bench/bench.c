@@ -71,12 +71,12 @@ static const struct argp_option option_list[] = {
     {"bytes", KEY_BYTES, "B", 0, "read, write, ringbuffer, queue, rpc: this size instead of the usual ones",
      1},
     {"window", KEY_WINDOW, "W", 0,
-     "read, write, fetch_add, kv, kv_insert, rpc: operations in flight; scan (5000), mixed (5000 to 10,000): "
-     "entries of a scan",
+     "read, write, fetch_add, kv, kv_insert, rpc: operations in flight; lookup, tatp, smallbank: tasks of a "
+     "thread; scan (5000), mixed (5000 to 10,000): entries of a scan",
      1},
     {"keys", KEY_KEYS, "K", 0,
-     "kv, kv_insert: room in the map, of which 80 % is filled (10 M; 100 k on a network); tree, scan, ycsb, "
-     "mixed: keys (1 M; 20 k on a network)",
+     "kv, kv_insert: room in the map, of which 80 % is filled (10 M; 100 k on a network); lookup, tree, "
+     "scan, ycsb, mixed: keys (1 M; 20 k on a network); tatp, smallbank: subscribers, customers",
      1},
     {"reads", KEY_READS, "P", 0, "kv: this percentage of gets only, the rest are updates", 1},
     {"zipf", KEY_ZIPF, "THETA", 0, "kv, tree, scan, ycsb, mixed: this skew of the keys only; 0 is uniform",
