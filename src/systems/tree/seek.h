@@ -114,6 +114,6 @@ enum tree_seek_result remo__tree_seek_tail(struct tree_seek *seek, const struct 
 bool remo__tree_direct_get(struct tree_seek *seek, uint32_t object);
 /* Its rest, when the direct read has begun. */
 bool remo__tree_direct_search(struct tree_seek *seek);
-/* As remo__tree_direct_get for several gets, in steps, so that the CPU waits for the memory of several leaves at
- * the same time. Finds the leaves by cached inner nodes. Returns whether all have a result. */
+/* As remo__tree_direct_get for several gets, in steps, so that the CPU waits for the memory of several leaves
+ * at the same time. Finds the leaves by cached inner nodes. Returns whether all have a result. */
 bool remo__tree_direct_get_each(struct tree_seek *seeks, uint32_t count);
