@@ -251,7 +251,13 @@ static __attribute__((noinline)) int acquire_after_waiter(struct remo_lock *lock
     struct remo__lock_local *local = &lock->locals[index];
     local->handed_over = false;
     remo__relax_awake(lock->node, local->draw_pause / REMO__PAUSE_UNIT);
-    uint64_t drawn = add_mapped(lock, thread, mapped_word(lock, local), REMO__LOCK_DRAW);
+#ifdef REMO_SIM
+    remo__sim_turn("pause");
+#endif
+    char *word = mapped_word(lock, local);
+    if (remo__unlikely(!word)) /* the home has failed or left during the pause */
+        return acquire_far(lock, index, thread, previous, timeout_ns);
+    uint64_t drawn = add_mapped(lock, thread, word, REMO__LOCK_DRAW);
     uint32_t draws = remo__word_next(drawn) - (uint32_t)previous - 1; /* of other nodes */
     bool is_idle = remo__word_is_free(drawn) && draws <= 1;
     uint16_t pause = remo__pause_learn(local->draw_pause, draws < REMO_LOCK_HANDOVERS_MAX && !is_idle);
@@ -364,7 +370,7 @@ static __attribute__((noinline)) int finish_plain(struct remo_lock *lock, uint32
     struct remo__lock_local *local = &lock->locals[index];
     uint64_t state = atomic_load_explicit(&local->state, memory_order_relaxed);
     uint32_t ticket = (uint32_t)state;
-    local->handed_over = rc == 0 && remo__word_pending(word) == 1;
+    local->handed_over = rc == 0 && lock->node->mapped && remo__word_pending(word) == 1;
     if (rc == 0)
         rc = remo__lock_grant_next(lock, index, thread, ticket, word, false);
     else if (fence != REMO_FENCE_NONE)
