@@ -64,11 +64,10 @@ double limit_compare_swap_ns(void *line);
 double limit_store_fence_ns(void *line);
 double limit_lock_ns(void *line);
 
-/* Two threads, pinned to `cpu_a` and `cpu_b`. On one processor they yield to each other. The
- * contended functions return the time per operation of one side while the other does the same. The
- * lock tests before it sets, and guards one read-modify-write: the limit of the accounts benchmark
- * with one lock. On two processors, only batches count during which the other side worked. Load by
- * other programs shows here. */
+/* Two threads, pinned to `cpu_a` and `cpu_b`. On one processor they yield to each other. The contended
+ * functions return the time per operation of one side while the other does the same. The lock tests before
+ * it sets, and guards one read-modify-write. On two processors, only batches count during which the other
+ * side worked. Load by other programs shows here. */
 double limit_fetch_add_contended_ns(void *line, int cpu_a, int cpu_b);
 double limit_lock_contended_ns(void *line, int cpu_a, int cpu_b);
 double limit_pingpong_ns(void *line, int cpu_a, int cpu_b, int lines_count);

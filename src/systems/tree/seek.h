@@ -112,7 +112,7 @@ enum tree_seek_result remo__tree_seek_tail(struct tree_seek *seek, const struct 
 /* Read a leaf directly in mapped memory, as most gets do. Sets the result: SEEK_FOUND or SEEK_ABSENT. Returns
  * false if the get must visit the node instead. */
 bool remo__tree_direct_get(struct tree_seek *seek, uint32_t object);
-/* Its rest, when the direct read has begun. */
+/* Complete a direct read that has begun: the steps after the prefetch. Returns as above. */
 bool remo__tree_direct_search(struct tree_seek *seek);
 /* As remo__tree_direct_get for several gets, in steps, so that the CPU waits for the memory of several leaves
  * at the same time. Finds the leaves by cached inner nodes. Returns whether all have a result. */

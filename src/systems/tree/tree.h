@@ -378,8 +378,9 @@ bool remo__tree_cached_leaf(struct tree_cache *cache, uint32_t bytes, uint32_t o
 
 /* ---- read.c ---- */
 
-/* Set the sentence of such a tree, or of such a key, and return -EPROTO or -EINVAL. */
+/* Set the sentence for a tree whose options differ, and return -EPROTO. */
 int remo__tree_fail_options(const struct remo_tree *tree);
+/* Set the sentence for a key that cannot be in the tree, and return -EINVAL. */
 int remo__tree_fail_key(const struct remo_tree *tree, const void *key, size_t key_bytes);
 
 /* Return -EPROTO if a participant has opened the tree with other options. The channels below that of the tree
@@ -401,8 +402,9 @@ static inline uint32_t remo__tree_position(const struct remo_tree *tree, struct 
     return tree->owner_count == 1 ? 0 : remo__tree_search_position(tree, key);
 }
 
-/* Make up to TREE_WINDOW gets at the same time. Sets statuses[i] to the result of ops[i], whose status stays,
- * and its value_bytes if the key was found. Returns 0, or the error of a thread without memory. */
+/* Make up to TREE_WINDOW gets at the same time. Sets statuses[i] to the result of ops[i] and, if the key was
+ * found, ops[i]->value_bytes to the length of the value. Does not set ops[i]->status. Returns 0, or the error
+ * of a thread without memory. */
 int remo__tree_get_each(struct remo_tree *tree, struct remo_tree_op *const *ops, int *statuses,
                         uint32_t count);
 

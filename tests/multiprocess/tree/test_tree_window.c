@@ -398,6 +398,17 @@ static int codes(struct remo_node *node, void *ctx) {
     slot.op.value_bytes = 0;
     CHECK_OK(remo_tree_start(tree, &slot.op));
     CHECK_CODE(remo_tree_wait(tree, &slot.op), -EMSGSIZE);
+    CHECK(slot.op.value_bytes > 3);
+    slot.op.kind = REMO_TREE_UPSERT; /* an empty value needs no place */
+    slot.op.value_bytes = 0;
+    slot.op.value = slot.value;
+    CHECK_OK(remo_tree_start(tree, &slot.op));
+    CHECK_OK(remo_tree_wait(tree, &slot.op));
+    slot.op.kind = REMO_TREE_GET;
+    slot.op.value = NULL;
+    CHECK_OK(remo_tree_start(tree, &slot.op));
+    CHECK_OK(remo_tree_wait(tree, &slot.op));
+    CHECK(slot.op.value_bytes == 0);
     return close_tree(tree);
 }
 
