@@ -1,7 +1,7 @@
 /* lookup.c - lookups of random keys of other nodes in a hash table, in one or several tasks of each thread
  * (Storm 6.2.1). The tables have the same keys, and differ in how they find them. Each value is checked.
  * Nodes that do not operate serve calls in their thread. The limit is a read of an item with a seal at a
- * random place, or the copy of a bucket of several items, without a check of the value. */
+ * random place, or overlapping copies of buckets of several items, without a check of the value. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@
 
 #define VALUE_BYTES 80u /* a bucket of width 1 is 128 bytes */
 #define TASKS_DEFAULT 8u
-#define KEYS_MAPPED 1000000u /* a table of 128 MB */
+#define KEYS_MAPPED 1000000u /* two shares of 64 MB */
 #define KEYS_NETWORK 20000u
 #define KEYS_SIMULATED 2000u
 #define SERVE_NS (1 * REMO__NS_PER_MS) /* between two checks for the end */
@@ -164,7 +164,7 @@ static int insert_own(struct bench_job *job) {
 
 /* ---- lookups ---- */
 
-/* *ret_key is the key as a word of the value shows it. */
+/* Sets *ret_key to the key, computed from a word of the value. */
 static int look_up(struct remo_structure *structure, uint64_t key, uint64_t *ret_key) {
     uint64_t value[VALUE_BYTES / 8];
     size_t bytes = 0;

@@ -116,7 +116,8 @@ static int lock_operate(struct bench_thread *thread, uint64_t operations) {
     return rc;
 }
 
-/* A contended lock has the same limit: in a long turn of one node the lock does not leave its processor. */
+/* A contended lock has the same limit: one node may hold it several times in succession. If two nodes share
+ * it evenly, the time of an operation of one node is at least twice the limit. */
 static double lock_limit(struct bench_job *job, char ret_name[LIMIT_NAME_BYTES]) {
     snprintf(ret_name, LIMIT_NAME_BYTES, "%s", LIMIT_LOCK);
     return limit_lock_ns(bench_scratch(job));

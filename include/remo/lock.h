@@ -8,10 +8,10 @@
  *          advances `serving`, and grants the lock to the next waiter.
  *          Threads of one node queue in private memory and hand the lock over locally, at most
  *          REMO_LOCK_HANDOVERS_MAX times in succession. Then a release ends the ticket at the home,
- *          so that waiters of other nodes are served. On mapped memory a node that has handed the lock
- *          over to the only waiter pauses before its next draw. Meanwhile that waiter acquires the lock
- *          about REMO_LOCK_HANDOVERS_MAX times. The pause is learned for each lock, and takes about
- *          1 us at most. Each time the waiter does not acquire the lock again, the pause shrinks.
+ *          so that waiters of other nodes are served. On mapped memory a node may pause before a draw,
+ *          if it has handed the lock over to the only waiter, and that waiter still holds it. Meanwhile
+ *          the waiter can acquire the lock again without a hand-over. The pause is learned for each
+ *          lock, and takes about 1 us at most. Each time the waiter does not return, it shrinks.
  * Layout:  at the home, 8 bytes for the word and 8 for each queue word. A lock has 2 x participants
  *          queue words, rounded up to a power of two; the total is rounded up to cache lines. At
  *          each participant, 24 bytes for grants, and 64 bytes of private memory (128 if memory is not

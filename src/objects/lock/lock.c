@@ -242,26 +242,31 @@ static __attribute__((noinline)) int acquire_far(struct remo_lock *lock, uint32_
 }
 
 /* Draw a ticket at a mapped home, after this node has handed the lock over to the only waiter. If both nodes
- * acquire the lock again and again, each draw takes the line of the home word from the other node, and ends
- * its turn. So a pause precedes the draw. It grows until the other node acquires the lock
- * REMO_LOCK_HANDOVERS_MAX times in it, and shrinks if the lock was not used again. */
+ * acquire the lock again and again, each draw takes the line of the home word from the other node, and causes
+ * a hand-over. So if the waiter still holds its ticket, a pause precedes the draw. It grows until the other
+ * node acquires the lock REMO_LOCK_HANDOVERS_MAX times in it, and shrinks if the lock was not used again. */
 static __attribute__((noinline)) int acquire_after_waiter(struct remo_lock *lock, uint32_t index,
                                                           struct remo__thread *thread, uint64_t previous,
                                                           uint64_t timeout_ns) {
     struct remo__lock_local *local = &lock->locals[index];
+    char *word = mapped_word(lock, local);
+    uint32_t waiter = (uint32_t)previous + 1; /* its ticket */
+    bool pauses = word && (uint16_t)remo__load(word) == (uint16_t)waiter;
     local->handed_over = false;
-    remo__relax_awake(lock->node, local->draw_pause / REMO__PAUSE_UNIT);
+    if (pauses)
+        remo__relax_awake(lock->node, local->draw_pause / REMO__PAUSE_UNIT);
 #ifdef REMO_SIM
     remo__sim_turn("pause");
 #endif
-    char *word = mapped_word(lock, local);
+    word = mapped_word(lock, local);
     if (remo__unlikely(!word)) /* the home has failed or left during the pause */
         return acquire_far(lock, index, thread, previous, timeout_ns);
     uint64_t drawn = add_mapped(lock, thread, word, REMO__LOCK_DRAW);
-    uint32_t draws = remo__word_next(drawn) - (uint32_t)previous - 1; /* of other nodes */
+    uint32_t draws = remo__word_next(drawn) - waiter; /* of other nodes */
     bool is_idle = remo__word_is_free(drawn) && draws <= 1;
-    uint16_t pause = remo__pause_learn(local->draw_pause, draws < REMO_LOCK_HANDOVERS_MAX && !is_idle);
-    local->draw_pause = pause & 0x1ff;
+    if (pauses)
+        local->draw_pause =
+            remo__pause_learn(local->draw_pause, draws < REMO_LOCK_HANDOVERS_MAX && !is_idle) & 0x1ff;
     return take_drawn(lock, index, thread, previous, drawn, timeout_ns);
 }
 
@@ -343,7 +348,7 @@ static int end_release(struct remo__lock_local *local, int loss, int rc) {
     if (remo__likely(loss == 0))
         return rc;
     if (rc == -EAGAIN)
-        local->loss = (uint8_t)-loss;
+        local->loss = loss >= -UINT8_MAX ? (uint8_t)-loss : EIO; /* on ofi a peer sends the code */
     return rc == -EAGAIN ? rc : loss;
 }
 
