@@ -11,7 +11,7 @@
  *          so that waiters of other nodes are served. On mapped memory a node may pause before a draw,
  *          if it has handed the lock over to the only waiter, and that waiter still holds it. Meanwhile
  *          the waiter can acquire the lock again without a hand-over. The pause is learned for each
- *          lock, and takes about 1 us at most. Each time the waiter does not return, it shrinks.
+ *          lock, and takes about 1 us at most. It shrinks if the waiter does not return.
  * Layout:  at the home, 8 bytes for the word and 8 for each queue word. A lock has 2 x participants
  *          queue words, rounded up to a power of two; the total is rounded up to cache lines. At
  *          each participant, 24 bytes for grants, and 64 bytes of private memory (128 if memory is not
