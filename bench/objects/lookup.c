@@ -176,15 +176,15 @@ static int look_up(struct remo_structure *structure, uint64_t key, uint64_t *ret
     return rc;
 }
 
-/* The keys are in random order, so each thread takes them in turn, from a random one. The next key depends on
- * the value, so that the processor does not begin the next lookup before this one has ended. */
+/* The keys are in random order, so each thread takes them in turn, from a random one. A lookup may pause its
+ * task, so the index advances before it: otherwise all tasks of a batch look up the same key. The next index
+ * depends on the value, so that the processor does not begin the next lookup before this one has ended. */
 static int look_up_next(struct looker *looker) {
     const struct state *state = looker->thread->job->state;
     uint64_t key = state->remote[looker->next], read_key;
+    looker->next = looker->next + 1 < state->remote_count ? looker->next + 1 : 0;
     int rc = look_up(looker->structure, key, &read_key);
-    looker->next += 1 + (read_key - key);
-    if (looker->next >= state->remote_count)
-        looker->next = 0;
+    looker->next += read_key - key;
     return rc;
 }
 
