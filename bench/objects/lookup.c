@@ -181,8 +181,9 @@ static int look_up(struct remo_structure *structure, uint64_t key, uint64_t *ret
  * depends on the value, so that the processor does not begin the next lookup before this one has ended. */
 static int look_up_next(struct looker *looker) {
     const struct state *state = looker->thread->job->state;
-    uint64_t key = state->remote[looker->next], read_key;
-    looker->next = looker->next + 1 < state->remote_count ? looker->next + 1 : 0;
+    if (looker->next >= state->remote_count)
+        looker->next = 0;
+    uint64_t key = state->remote[looker->next++], read_key;
     int rc = look_up(looker->structure, key, &read_key);
     looker->next += read_key - key;
     return rc;
