@@ -104,7 +104,7 @@ void remo__peer_on_up(void *ctx, uint32_t peer, uint32_t incarnation, bool same_
         rc = remo__arena_announce(node->arena, peer);
     if (rc == 0)
         rc = remo__node_send(node, peer, REMO__NODE_FRAME_READY, NULL, 0);
-    if (rc != 0)
+    if (rc != 0 && rc != -EHOSTDOWN) /* a peer that has ended since is reported as down */
         refuse(node, peer, -EPROTO, remo_last_error());
 }
 
