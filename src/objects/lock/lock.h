@@ -2,7 +2,9 @@
  *
  *   lock.c           open, and acquire and release without contention
  *   lock/state.c     concurrent changes of the local state
- *   lock/queue.c     the wait queue of a lock, at its home
+ *   lock/words.c     the words of a lock, at its home
+ *   lock/queue.c     the wait queue of a lock: tickets and waits
+ *   lock/release.c   ends the ticket of the holder, and grants the next one
  *   lock/ahead.c     hints about the tickets after that of the holder
  *   lock/try.c       acquires with a timeout of 0
  *   lock/threads.c   the wait queue of the threads of one node
@@ -327,7 +329,7 @@ static inline int remo__lock_fail_deadlock(void) {
                              "cannot acquire the lock: this thread holds it already; release it first");
 }
 
-/* ---- the wait queue at the home (lock/queue.c) ---- */
+/* ---- the wait queue at the home (lock/queue.c, lock/release.c, lock/words.c) ---- */
 
 /* Resume the skipped ticket, or draw one, and wait. The state is BUSY and was `previous` before.
  * Errors: those of remo_lock_acquire. */
@@ -373,7 +375,14 @@ int remo__lock_grant(struct remo_lock *lock, uint32_t index, struct remo__thread
 /* Send a grant word to the waiter: by a write, or by message, which never returns REMO__LOCK_GRANT_LOST. */
 int remo__lock_send_grant(struct remo_lock *lock, uint32_t index, struct remo__thread *thread,
                           uint32_t waiter, uint64_t grant, bool by_message);
-/* Execute an atomic on a word of the lock at its home. Word 0 is the home word, 1 + n is queue word n. */
+/* Find a word of the lock at its home. Word 0 is the home word, 1 + n is queue word n. */
+static inline __attribute__((always_inline)) int
+remo__lock_find_word(const struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t word,
+                     struct remo__ref *ret_ref) {
+    const struct remo__lock_local *local = &lock->locals[index];
+    return remo__memory_find(lock->words, thread, local->home, local->offset + 8 * (uint64_t)word, ret_ref);
+}
+/* Execute an atomic on a word of the lock at its home. */
 int remo__lock_add(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t word,
                    uint64_t addend, uint64_t *ret_old, struct remo_ack *ack);
 int remo__lock_swap(struct remo_lock *lock, uint32_t index, struct remo__thread *thread, uint32_t word,
@@ -441,6 +450,9 @@ enum remo__lock_message {
     REMO__LOCK_REPORT_CONTINUE,  /* to the node itself */
     REMO__LOCK_RECOVERY_CONTINUE /* to the node itself: u32 round */
 };
+
+/* Send a message without contents to a node. Errors are ignored (lock/words.c). */
+void remo__lock_send_type(struct remo_lock *lock, uint32_t node, enum remo__lock_message type);
 
 /* Kinds of claims, combined by bitwise or. */
 enum { REMO__CLAIM_HELD = 1, REMO__CLAIM_WAITING = 2, REMO__CLAIM_SKIPPED = 4 };
