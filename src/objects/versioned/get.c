@@ -10,6 +10,9 @@
 
 #define BASE_BYTES 256u /* prefetched for most visitors */
 #define RECORDS_BYTES 384u
+/* Prefetched of the base for a visitor that copies most of it, in two steps. Only about 20 lines can be on
+ * their way to a CPU, and further prefetches wait: the first step has 16 lines with the records. */
+#define FIRST_BYTES 640u
 #define PREFETCHED_BYTES_MAX 2048u
 #define KEPT_BYTES_MAX (64u << 10) /* larger buffers are not kept between reads */
 
@@ -203,11 +206,19 @@ void remo__versioned_get_prefetch_parts(const struct remo__versioned_get *get) {
         prefetch_parts(get, place);
 }
 
-/* The CPU prefetches the rest of the base itself when the visitor reads it in order. */
 void remo__versioned_get_prefetch(const struct remo__versioned_get *get) {
     const char *place = probable_place(get);
     if (place)
-        prefetch_extent(get, place, PREFETCHED_BYTES_MAX);
+        prefetch_extent(get, place, FIRST_BYTES);
+}
+
+/* The CPU prefetches the end of a long base itself when the visitor reads it in order. */
+void remo__versioned_get_prefetch_rest(const struct remo__versioned_get *get) {
+    const struct remo__versioned_shape *shape = &get->versioned->shape;
+    const char *place = probable_place(get);
+    if (place && shape->base_bytes > FIRST_BYTES)
+        prefetch_lines(place + remo__versioned_base_at(shape) + FIRST_BYTES,
+                       remo__min(shape->base_bytes, PREFETCHED_BYTES_MAX) - FIRST_BYTES);
 }
 
 /* Return whether the extent in mapped memory still has the generation of the location. */

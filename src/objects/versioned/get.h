@@ -74,9 +74,11 @@ int remo__versioned_get_copy(struct remo__versioned_get *get, struct remo_ack *a
 int remo__versioned_get_copy_in_order(struct remo__versioned_get *get);
 /* The same, and call the visitor if the copy is ready: without the overhead of two calls. */
 int remo__versioned_get_once(struct remo__versioned_get *get);
-/* In mapped memory, load into the cache the beginning of the extent, for a visitor that copies most of it. */
+/* In mapped memory, load into the cache the beginning of the extent, for a visitor that copies most of it:
+ * first the lines that can be on their way during other work, and just before the visit the rest. */
 void remo__versioned_get_prefetch(const struct remo__versioned_get *get);
-/* The same for parts of the extent, for a visitor that copies some of it. */
+void remo__versioned_get_prefetch_rest(const struct remo__versioned_get *get);
+/* Load parts of the extent, for a visitor that copies some of it. */
 void remo__versioned_get_prefetch_parts(const struct remo__versioned_get *get);
 /* Find the state in a copy over the network. Then the copy is ready, or another one is needed. */
 int remo__versioned_get_use_copy(struct remo__versioned_get *get);

@@ -85,7 +85,8 @@ static int copy_all(struct remo__versioned_get *gets, uint32_t count) {
 }
 
 /* Visit the objects of all gets that are not done, in order, up to the first one that needs another round. In
- * mapped memory, prefetch the next extent during each visit. Sets *ret_done to whether all are done then. */
+ * mapped memory, prefetch the next extent before and after each visit. Sets *ret_done to whether all are done
+ * then. */
 static int visit_in_order(struct remo__versioned_get *gets, uint32_t count, bool *ret_done) {
     bool in_order = remo__versioned_is_in_order(&gets[0]);
     int rc = 0;
@@ -93,12 +94,15 @@ static int visit_in_order(struct remo__versioned_get *gets, uint32_t count, bool
     for (uint32_t i = 0; i < count && rc == 0 && *ret_done; i++) {
         if (gets[i].is_done)
             continue;
-        if (in_order && i + 1 < count)
-            remo__versioned_get_prefetch(&gets[i + 1]);
+        const struct remo__versioned_get *next = in_order && i + 1 < count ? &gets[i + 1] : NULL;
+        if (next)
+            remo__versioned_get_prefetch(next);
         if (in_order)
             rc = remo__versioned_get_once(&gets[i]);
         else if (gets[i].is_ready)
             rc = remo__versioned_get_visit(&gets[i]);
+        if (next)
+            remo__versioned_get_prefetch_rest(next);
         *ret_done = gets[i].is_done;
     }
     return rc;
