@@ -271,8 +271,8 @@ struct remo_tree_result {
  * may be NULL: all keys, ascending. An entry takes 4 bytes more than its key and value. To continue an
  * incomplete scan, set `from` to the last key that was copied, with REMO_TREE_FROM_EXCLUDED; descending, set
  * `to` to it. The continuation is as of a later instant, or with a snapshot as of the same one. Blocks as
- * remo_versioned_read does, and repeats attempts for op_timeout_ns. After an error the contents of the buffer
- * are undefined.
+ * remo_versioned_read does, and repeats attempts for op_timeout_ns. Bytes of the buffer after the entries may
+ * be overwritten, up to `cap`. After an error the contents of the buffer are undefined.
  * Errors:
  *   -EMSGSIZE   the first entry does not fit into the buffer
  *   -ETIMEDOUT  also: for op_timeout_ns an owner had not opened the tree, or owners changed so fast that no

@@ -73,7 +73,7 @@ TARGETS = (
         ["kv", "kv_changes", "kv_merge", "kv_slots", "kv_stress", "kv_window"],
         ["kv_index", "kv_slot", "fuzz kv_slot", "kv_release ofi"],
     ),
-    _target("src/systems/tree/", "tree", TREE_TESTS, ["tree_node", "fuzz tree"]),
+    _target("src/systems/tree/", "tree", TREE_TESTS, ["tree_merge", "tree_node", "fuzz tree"]),
     _target("src/systems/tx/tx_queue", "tx", TX_TESTS, ["fuzz tx"]),
     _target(
         "src/systems/tx/",

@@ -1,4 +1,5 @@
-/* scan.h - what the files of scans share. scan.c finds the leaves, and scan_leaf.c uses them. */
+/* scan.h - what the files of scans share. scan.c finds the leaves, scan_leaf.c uses them, and scan_merge.c
+ * merges their entries. */
 #pragma once
 
 #include <string.h>
@@ -70,9 +71,39 @@ static inline bool remo__tree_scan_is_beyond(const struct tree_scan *scan, struc
     return scan->has_to && remo__tree_compare(key, scan->to) >= 0;
 }
 
+/* Copy `count` adjacent entries of `stride` bytes, each behind its sizes. */
+static inline __attribute__((always_inline)) void
+remo__tree_spread(char *place, const char *from, uint32_t count, uint32_t stride, const uint16_t sizes[2]) {
+    uint32_t word;
+    memcpy(&word, sizes, sizeof word);
+    for (uint32_t i = 0; i < count; i++) {
+        memcpy(place, &word, sizeof word);
+        memcpy(place + TREE_ENTRY_BYTES, from, stride);
+        place += TREE_ENTRY_BYTES + stride;
+        from += stride;
+    }
+}
+
 /* ---- scan_leaf.c ---- */
 
 /* Use the entries of a leaf from the cursor on, and move the cursor to the other end of the leaf: from
  * scan->now to scan->next. Returns TREE_WRONG_WAY if the rest of the range does not begin in the leaf, and
  * -EPROTO without a sentence if the leaf is damaged. */
 int remo__tree_scan_use_leaf(struct tree_scan *scan, const struct tree_source *source);
+
+/* ---- scan_merge.c ---- */
+
+/* The size of the entries that a scan merges in groups, and the entries of a group. */
+#ifdef REMO_SIM_SMALL
+#define TREE_MERGED_BYTES 9u
+#define TREE_MERGED_GROUP 2u
+#else
+#define TREE_MERGED_BYTES 16u
+#define TREE_MERGED_GROUP 8u
+#endif
+
+/* Copy entries of a compact leaf to `place`, as in a result, and move the walk behind them: those of the run
+ * before index `end`, none of which was removed, and those of the tail with positions before `end`. All
+ * entries of the run have TREE_MERGED_BYTES. May read the memory of a group behind the leaf, and write that
+ * of a group behind the last entry. Sets *ret_bytes to the bytes of the entries, and returns their number. */
+uint32_t remo__tree_scan_merge(struct tree_walk *walk, uint32_t end, char *place, size_t *ret_bytes);

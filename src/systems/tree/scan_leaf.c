@@ -65,26 +65,17 @@ static uint32_t count_bytes(const struct tree_header *header) {
                : header->end - remo__tree_run_at(header);
 }
 
-/* Return whether the scan is one of entries in ascending order, and the buffer and the limit have room for
- * all entries of a leaf. */
-static bool fits(const struct tree_scan *scan, const struct tree_header *header) {
-    const struct remo_tree_result *result = &scan->next.result;
-    return scan->buffer && !scan->is_descending && !scan->keys_only
-           && count_bytes(header) <= scan->cap - result->bytes
-           && (scan->limit == 0 || header->run + TREE_TAIL_MAX <= scan->limit - result->entries);
+/* Return whether the scan copies entries with values, in ascending order. */
+static bool copies_in_order(const struct tree_scan *scan) {
+    return scan->buffer && !scan->is_descending && !scan->keys_only;
 }
 
-/* Copy `count` adjacent entries of `stride` bytes, each behind its sizes. */
-static inline __attribute__((always_inline)) void spread(char *place, const char *from, uint32_t count,
-                                                         uint32_t stride, const uint16_t sizes[2]) {
-    uint32_t word;
-    memcpy(&word, sizes, sizeof word);
-    for (uint32_t i = 0; i < count; i++) {
-        memcpy(place, &word, sizeof word);
-        memcpy(place + TREE_ENTRY_BYTES, from, stride);
-        place += TREE_ENTRY_BYTES + stride;
-        from += stride;
-    }
+/* Return whether the scan copies entries in order, and the buffer and the limit have room for all entries of
+ * a leaf. */
+static bool fits(const struct tree_scan *scan, const struct tree_header *header) {
+    const struct remo_tree_result *result = &scan->next.result;
+    return copies_in_order(scan) && count_bytes(header) <= scan->cap - result->bytes
+           && (scan->limit == 0 || header->run + TREE_TAIL_MAX <= scan->limit - result->entries);
 }
 
 /* Copy `count` entries of a compact run to the buffer. Entries of 16 bytes need no call of memcpy. */
@@ -95,9 +86,9 @@ static void use_array(struct tree_scan *scan, const struct tree_header *header, 
     const uint16_t sizes[2] = {header->key_bytes, header->value_bytes};
     char *place = scan->buffer + result->bytes;
     if (stride == 16)
-        spread(place, from, count, 16, sizes);
+        remo__tree_spread(place, from, count, 16, sizes);
     else
-        spread(place, from, count, stride, sizes);
+        remo__tree_spread(place, from, count, stride, sizes);
     result->entries += count;
     result->bytes += (size_t)count * (TREE_ENTRY_BYTES + stride);
 }
@@ -139,6 +130,40 @@ static int copy_merged(struct tree_scan *scan, struct tree_walk *walk, const str
     }
 }
 
+/* Return whether the scan merges the entries of a leaf, as far as none was removed. */
+static bool merges(const struct tree_scan *scan, const struct tree_header *header) {
+    return copies_in_order(scan) && remo__tree_is_compact(header)
+           && remo__tree_stride(header) == TREE_MERGED_BYTES;
+}
+
+/* Return the end of the entries of the run that can be merged: they are in the range. The limit has room for
+ * them and the rest of the tail; the buffer has room for them, the tail and a group. */
+static uint32_t end_of_merge(const struct tree_scan *scan, const struct tree_walk *walk, bool is_inside) {
+    const struct remo_tree_result *result = &scan->next.result;
+    const uint32_t size = TREE_ENTRY_BYTES + TREE_MERGED_BYTES, tail = walk->tail_count - walk->tail;
+    uint64_t room = scan->cap - result->bytes, left = scan->limit - result->entries,
+             others = walk->header.end - walk->header.tail + TREE_MERGED_GROUP * size;
+    uint64_t count = room > others ? (room - others) / size : 0;
+    uint32_t end = walk->run;
+    bool is_found;
+    if (scan->limit != 0)
+        count = remo__min(count, left > tail ? left - tail : 0);
+    if (!is_inside && !remo__tree_node_find_in_run(walk->node, walk->bytes, scan->to, &end, &is_found))
+        return walk->index;
+    return (uint32_t)remo__min(remo__max(end, walk->index), walk->index + count);
+}
+
+/* Merge entries from the walk's place on, as many as possible. */
+static void merge_some(struct tree_scan *scan, struct tree_walk *walk, bool is_inside) {
+    struct remo_tree_result *result = &scan->next.result;
+    uint32_t end = end_of_merge(scan, walk, is_inside);
+    size_t bytes;
+    if (end == walk->index)
+        return;
+    result->entries += remo__tree_scan_merge(walk, end, scan->buffer + result->bytes, &bytes);
+    result->bytes += bytes;
+}
+
 /* Use entries one by one, up to the end of the leaf or of the range. */
 static int use_each(struct tree_scan *scan, struct tree_walk *walk, bool is_inside) {
     struct tree_entry entry;
@@ -166,6 +191,8 @@ static int use_entries(struct tree_scan *scan, const char *image, const struct t
     if (!remo__tree_walk_begin(&walk, image, scan->tree->node_bytes, from_end ? NULL : &cursor))
         return -EPROTO;
     bool has_removed = header->count != walk.run + walk.tail_count;
+    if (!has_removed && merges(scan, header))
+        merge_some(scan, &walk, is_inside);
     return is_inside && !has_removed && fits(scan, header) ? copy_merged(scan, &walk, header)
                                                            : use_each(scan, &walk, is_inside);
 }

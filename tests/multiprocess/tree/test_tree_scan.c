@@ -218,6 +218,113 @@ static int scans(struct remo_node *node, void *ctx) {
     return close_tree(tree);
 }
 
+/* ---- buffers of each size, and each limit ---- */
+
+#define PART_KEYS 90u
+#define PART_KEY_BYTES 8u
+#define PARTS_BYTES (PART_KEYS * (TREE_ENTRY_BYTES + PART_KEY_BYTES + NUMBER_BYTES_MAX))
+
+/* The entries of a range, as a scan returns them. */
+struct parts {
+    char bytes[PARTS_BYTES];
+    size_t ends[PART_KEYS + 1]; /* of the first n entries */
+    uint32_t count;
+};
+
+static void make_part_key(char *key, uint32_t number) {
+    snprintf(key, PART_KEY_BYTES + 1, "%08u", number % PART_KEYS);
+}
+
+/* Phase 0 has two of three keys, and entries of 16 bytes. Phase 1 adds the others, half of them with other
+ * sizes. */
+static uint32_t part_bytes(uint32_t number) {
+    return number % 6 == 2 ? number % (NUMBER_BYTES_MAX + 1) : 16 - PART_KEY_BYTES;
+}
+
+static int insert_parts(struct remo_tree *tree, uint32_t phase) {
+    char key[PART_KEY_BYTES + 1], value[NUMBER_BYTES_MAX];
+    for (uint32_t i = 0; i < PART_KEYS; i++) {
+        uint32_t number = i * 37 % PART_KEYS;
+        if ((number % 3 == 2) != (phase == 1))
+            continue;
+        make_part_key(key, number);
+        memset(value, (int)number, sizeof value);
+        CHECK_OK(remo_tree_insert(tree, key, PART_KEY_BYTES, value, part_bytes(number)));
+    }
+    return 0;
+}
+
+static void expect_parts(uint32_t phase, uint32_t from, uint32_t to, struct parts *ret) {
+    ret->count = 0;
+    ret->ends[0] = 0;
+    for (uint32_t number = from; number < to; number++) {
+        char key[PART_KEY_BYTES + 1], value[NUMBER_BYTES_MAX];
+        if (number % 3 == 2 && phase == 0)
+            continue;
+        make_part_key(key, number);
+        memset(value, (int)number, sizeof value);
+        size_t end = ret->ends[ret->count++];
+        ret->ends[ret->count] =
+            end
+            + remo__tree_write_entry(ret->bytes + end, (struct tree_bytes){key, PART_KEY_BYTES},
+                                     (struct tree_bytes){value, part_bytes(number)});
+    }
+}
+
+/* The buffer has exactly `cap` bytes, so that AddressSanitizer detects accesses behind it. */
+static int scan_part(struct remo_tree *tree, const struct remo_tree_range *range, size_t cap,
+                     const struct parts *parts) {
+    uint32_t entries = 0;
+    char *buffer = malloc(cap);
+    struct remo_tree_result result;
+    CHECK(buffer);
+    while (entries < parts->count && parts->ends[entries + 1] <= cap
+           && (range->limit == 0 || entries < range->limit))
+        entries++;
+    int rc = remo_tree_scan(tree, range, buffer, cap, &result);
+    CHECK_EQUAL(rc, entries == 0 ? -EMSGSIZE : 0);
+    CHECK(entries == 0 || result.entries == entries);
+    CHECK(entries == 0 || result.bytes == parts->ends[entries]);
+    CHECK(entries == 0 || result.is_complete == (entries == parts->count));
+    CHECK(entries == 0 || memcmp(buffer, parts->bytes, result.bytes) == 0);
+    free(buffer);
+    return 0;
+}
+
+static int scan_parts(struct remo_tree *tree, uint32_t phase, uint32_t from, uint32_t to) {
+    static struct parts parts;
+    char keys[2][PART_KEY_BYTES + 1];
+    struct remo_tree_range range = {.from = {keys[0], PART_KEY_BYTES}, .to = {keys[1], PART_KEY_BYTES}};
+    make_part_key(keys[0], from);
+    make_part_key(keys[1], to);
+    expect_parts(phase, from, to, &parts);
+    size_t all = parts.ends[parts.count];
+    size_t step = is_mapped(tree->node) ? 1 : 7; /* over a network, fewer */
+    for (size_t cap = 1; cap <= all + 200; cap += step)
+        CHECK(scan_part(tree, &range, cap, &parts) == 0);
+    for (range.limit = 1; range.limit <= parts.count + 10; range.limit += step) {
+        CHECK(scan_part(tree, &range, all, &parts) == 0);
+        CHECK(scan_part(tree, &range, all + 1000, &parts) == 0);
+    }
+    return 0;
+}
+
+/* Each leaf has a run and a tail. In phase 1, some leaves are mixed. */
+static int parts(struct remo_node *node, void *ctx) {
+    static const struct remo_tree_key boundaries[] = {{"00000040", 8}, {"00000070", 8}};
+    const struct remo_tree_options options = {SMALL, .boundaries = boundaries};
+    struct remo_tree *tree;
+    (void)ctx;
+    CHECK(open_tree(node, &options, &tree) == 0);
+    for (uint32_t phase = 0; phase < 2 && remo_node_rank(node) == 0; phase++) {
+        CHECK(insert_parts(tree, phase) == 0);
+        CHECK(scan_parts(tree, phase, 0, PART_KEYS - 1) == 0);
+        CHECK(scan_parts(tree, phase, 10, 35) == 0);
+        CHECK(scan_parts(tree, phase, 23, 60) == 0);
+    }
+    return close_tree(tree);
+}
+
 /* ---- snapshots ---- */
 
 /* Expect the value of each key as of the snapshot, by scans in both directions and by gets. */
@@ -308,6 +415,7 @@ static int snapshots(struct remo_node *node, void *ctx) {
 int main(int argc, char **argv) {
     static const struct cluster_test tests[] = {
         CLUSTER_TEST(scans, 3),
+        CLUSTER_TEST(parts, 3),
         CLUSTER_TEST(snapshots, 3),
         {0},
     };
