@@ -44,7 +44,7 @@
     X(rpc_calls) X(rpc_threads) X(rpc_forward) X(rpc_posts) X(rpc_window) X(rpc_circle) X(rpc_order)         \
     X(rpc_pieces) X(rpc_cancel) X(rpc_long) X(rpc_long_close) X(rpc_long_expired) X(rpc_long_abandon)        \
     X(rpc_forged) X(rpc_named) X(rpc_retired) X(rpc_late) X(rpc_near) X(rpc_near_started)                    \
-    X(rpc_overtake) X(rpc_lockers) X(rpc_any)                                                                \
+    X(rpc_overtake) X(rpc_lockers) X(rpc_any) X(rpc_departed)                                                \
     X(rpc_large) X(rpc_large_cancel) X(rpc_large_failed) X(rpc_large_places) X(rpc_large_settle)             \
     X(rpc_large_forward) X(rpc_large_defer) X(rpc_large_delayed) X(rpc_large_forged) X(rpc_large_sizes)      \
     X(rpc_large_full) X(rpc_large_late) X(rpc_large_requests) X(rpc_large_unread) X(rpc_leaf)                \

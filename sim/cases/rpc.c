@@ -120,9 +120,9 @@ static int read_word(void *ctx, const struct remo_rpc_request *request) {
     return rc == 0 ? 7 : WRITE_FAILED;
 }
 
-void sim_rpc_open(void *state, struct remo_node *node, uint32_t rank) {
+/* Open the service of a node, with the handlers before HANDLERS. */
+static void start_service(struct rpc_state *s, struct remo_node *node, uint32_t rank) {
     static const remo_rpc_handler_fn functions[HANDLERS] = {echo, keep, pass_on, count, circle, read_word};
-    struct rpc_state *s = state;
     struct remo_rpc_handler handlers[HANDLERS];
     struct remo_rpc_options options = {.handlers = handlers, .handler_count = HANDLERS};
     s->nodes = remo_node_size(node);
@@ -130,6 +130,11 @@ void sim_rpc_open(void *state, struct remo_node *node, uint32_t rank) {
     for (uint32_t i = 0; i < HANDLERS; i++)
         handlers[i] = (struct remo_rpc_handler){.number = i, .run = functions[i], .ctx = &s->agents[rank]};
     sim_opened(remo_rpc_open(remo_node_root(node), "service", &options, &s->services[rank]), "open");
+}
+
+void sim_rpc_open(void *state, struct remo_node *node, uint32_t rank) {
+    struct rpc_state *s = state;
+    start_service(s, node, rank);
     sim_opened(remo_channel_wait(remo_rpc_channel(s->services[rank]), FOREVER), "wait");
 }
 
@@ -268,3 +273,56 @@ static void forward_body(void *state, uint32_t rank, uint32_t thread) {
 const struct sim_case sim_case_rpc_forward =
     RPC_CASE(.name = "forward", .about = "another node replies, and any of them fails", .nodes = 3,
              .threads = 1, .body = forward_body, .after = sim_rpc_calls_after);
+
+/* Node 0 opens its first service after it has detected the failure of node 2. Node 1 may forward the call
+ * before it detects this failure. */
+static void open_departed(void *state, struct remo_node *node, uint32_t rank) {
+    struct rpc_state *s = state;
+    s->members[rank] = node;
+    if (rank != 0)
+        start_service(s, node, rank);
+}
+
+static bool is_met(const struct rpc_state *s, uint32_t rank, uint32_t peer) {
+    return s->services[rank] && remo__rpc_is_up(s->services[rank]->transport, peer)
+           && remo_channel_peer(remo_rpc_channel(s->services[rank]), peer) == REMO_CHANNEL_CONNECTED;
+}
+
+static bool is_met_by_1(void *ctx) {
+    return is_met(ctx, 1, 2);
+}
+
+static bool has_met_1(void *ctx) {
+    return is_met(ctx, 0, 1);
+}
+
+static bool has_departed_2(void *ctx) {
+    return remo_node_peer(((const struct rpc_state *)ctx)->members[0], 2) > REMO_PEER_UP;
+}
+
+static void departed_body(void *state, uint32_t rank, uint32_t thread) {
+    struct rpc_state *s = state;
+    (void)thread;
+    if (rank == 2) {
+        sim_until(is_met_by_1, s, "wait until node 1 can forward");
+        sim_crash(2);
+    }
+    if (rank != 0)
+        return;
+    sim_until(has_departed_2, s, "wait until node 2 has failed");
+    start_service(s, s->members[0], 0);
+    sim_until(has_met_1, s, "wait for node 1");
+    sim_rpc_call(s, 0, 1, PASS_ON, SIM_ANY, sim_rpc_number_at(0, 0, 0));
+}
+
+const struct sim_case sim_case_rpc_departed = {
+    .object = "rpc",
+    .name = "departed",
+    .about = "a call is forwarded to a node that failed before the caller opened a service",
+    .nodes = 3,
+    .threads = 1,
+    .state_bytes = sizeof(struct rpc_state),
+    .open = open_departed,
+    .close = sim_rpc_close,
+    .body = departed_body,
+    .has_own_fault = true};

@@ -41,6 +41,7 @@ enum rpc_handler {
 #define FORGED 80u /* numbers from here on are those of a faulty node */
 
 struct rpc_state {
+    struct remo_node *members[SIM_NODES_MAX]; /* of the case `departed` */
     struct remo_rpc *services[SIM_NODES_MAX];
     struct remo_region
         *regions[SIM_NODES_MAX]; /* of the case `order`: a word for each caller, and for each number */

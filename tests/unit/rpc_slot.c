@@ -223,6 +223,11 @@ static void note(const struct late *late) {
     remo__rpc_slots_reclaim(transport);
 }
 
+static void fail_node_1(void) {
+    atomic_store(&pairs[1].state, REMO_CHANNEL_DOWN);
+    atomic_store(&transport->has_departures, true);
+}
+
 static void check_is_free(const struct late *late) {
     assert_null(transport->slot[late->slot].block);
     assert_ptr_equal(transport->free_blocks[0], late->block);
@@ -257,7 +262,7 @@ static void test_late_failure(void **state) {
     (void)state;
     const struct late late = make_late();
     reply(&late, 1);
-    atomic_store(&pairs[1].state, REMO_CHANNEL_DOWN);
+    fail_node_1();
     remo__rpc_slots_reclaim(transport);
     check_is_free(&late);
     assert_int_equal(transport->slot[late.slot].state, REMO__RPC_SLOT_LOST);
@@ -268,7 +273,7 @@ static void test_late_failure(void **state) {
 static void test_late_both(void **state) {
     (void)state;
     const struct late late = make_late();
-    atomic_store(&pairs[1].state, REMO_CHANNEL_DOWN);
+    fail_node_1();
     reply(&late, 1);
     check_is_free(&late);
     assert_int_equal(transport->slot[late.slot].state, REMO__RPC_SLOT_LOST);
@@ -278,7 +283,7 @@ static void test_late_both(void **state) {
 static void test_late_lost(void **state) {
     (void)state;
     const struct late late = make_late();
-    atomic_store(&pairs[1].state, REMO_CHANNEL_DOWN);
+    fail_node_1();
     remo__rpc_slots_reclaim(transport);
     assert_null(transport->slot[late.slot].block);
     assert_null(transport->free_blocks[0]);

@@ -170,6 +170,8 @@ struct remo__rpc_transport {
     _Atomic bool must_poll;       /* requests may have arrived that no thread serves */
     _Atomic bool must_scan;       /* calls with `done` may have ended without a reply */
     _Atomic bool missed_done;     /* a thread found done_mutex held: check again after its release */
+    /* A node has failed or left. Set after the state of the node, and before the wake-up that follows. */
+    _Atomic bool has_departures;
     /* The service thread was woken for a request since a thread last set REMO__RPC_AT_NEAR. */
     _Atomic bool was_woken;
     struct remo__thread_observer observer;

@@ -113,6 +113,9 @@ static uint32_t count_notes(const struct remo__rpc_transport *transport, uint32_
 /* A node executes no request of a node that it has cut off. So if a node fails that has forwarded the
  * request, the next one may have it, or not. */
 bool remo__rpc_slot_is_orphaned(const struct remo__rpc_transport *transport, uint32_t slot) {
+    /* Each check of a pending call is here. Acquire: then the states of nodes are visible. */
+    if (remo__likely(!atomic_load_explicit(&transport->has_departures, memory_order_acquire)))
+        return false;
     if (remo__rpc_has_departed(transport, transport->slot[slot].node))
         return true;
     for (uint32_t hop = 0; hop < REMO_RPC_DEPTH_MAX; hop++)

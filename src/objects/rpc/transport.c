@@ -50,10 +50,11 @@ static void on_connect(void *ctx, uint32_t node) {
     remo__rpc_request_poll(transport);
 }
 
-/* Calls with `done` to this node fail, and queued messages are dropped. */
+/* Calls to this node fail, and queued messages are dropped. */
 static void on_leave(void *ctx, uint32_t node, enum remo_channel_state state) {
     struct remo__rpc_transport *transport = ctx;
     (void)node, (void)state;
+    atomic_store(&transport->has_departures, true); /* before must_scan: the scan checks the calls */
     atomic_store(&transport->must_scan, true);
     if (atomic_load(&transport->done_count) > 0 || atomic_load(&transport->chores) > 0)
         remo__rpc_request_poll(transport);
@@ -144,6 +145,14 @@ static int open_channel(struct remo__rpc_transport *transport) {
     return rc;
 }
 
+/* on_leave is not called for a node that failed or left before the channel was opened. A request may still be
+ * forwarded to it. */
+static void find_departures(struct remo__rpc_transport *transport) {
+    for (uint32_t node = 0; node < transport->size; node++)
+        if (remo__rpc_has_departed(transport, node))
+            atomic_store(&transport->has_departures, true);
+}
+
 static int open_private(struct remo__rpc_transport *transport) {
     uint32_t size = transport->size;
     size_t peers_bytes = size * sizeof *transport->peers;
@@ -181,6 +190,7 @@ static int open_transport(struct remo_node *node, struct remo__shared **ret_shar
         close_transport(&transport->shared);
         return rc;
     }
+    find_departures(transport);
     transport->shared.channel = transport->channel;
     remo__thread_observe(node, &transport->observer);
     *ret_shared = &transport->shared;
