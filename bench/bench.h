@@ -186,9 +186,29 @@ uint32_t bench_points(const struct bench *bench, const struct bench_options *opt
 uint32_t bench_target(const struct bench_job *job);
 /* Return how many nodes operate where one is enough. */
 uint32_t bench_active(const struct bench_options *options);
-/* Call `run` in each of `tasks` tasks, BENCH_WINDOW_MAX at most, and wait until they have ended; without a
- * scheduler (NULL), call it once in the thread. Returns 0, or the first error of `run` or remo_task_spawn. */
-int bench_run_tasks(struct remo_scheduler *scheduler, uint32_t tasks, int (*run)(void *ctx), void *ctx);
+/* The tasks of a thread, BENCH_WINDOW_MAX at most, or the thread itself. They operate until the point ends:
+ * if each timing waited for its last operation, the tasks would be idle for much of it. */
+struct bench_tasks {
+    struct remo_node *node;
+    struct remo_scheduler *scheduler; /* NULL: the thread operates itself */
+    remo_task_id ids[BENCH_WINDOW_MAX];
+    uint32_t count, spawned, started;
+    uint64_t ended, goal;      /* operations; the thread waits until `goal` of them have ended */
+    struct remo__task *waiter; /* the thread, while it waits */
+    bool stops;
+    int rc;
+    /* Run one operation in task number `task`. Returns 0, or the error that ends the point. */
+    int (*run)(struct bench_tasks *tasks, uint32_t task);
+};
+/* Begin a point with `count` tasks. Errors: those of remo_scheduler_open. */
+int bench_tasks_open(struct bench_tasks *tasks, struct remo_node *node, uint32_t count,
+                     int (*run)(struct bench_tasks *tasks, uint32_t task));
+/* Wait until so many further operations have ended. Returns 0, or the first error of `run` or
+ * remo_task_spawn. */
+int bench_tasks_operate(struct bench_tasks *tasks, uint64_t operations);
+/* End the operations in flight. Also after bench_tasks_open has failed, and of zeros. Errors: those of
+ * remo_scheduler_close and of these operations. */
+int bench_tasks_close(struct bench_tasks *tasks);
 
 #define BENCH_POINT_DEFAULT \
     { .read_percent = -1, .zipf = -1 }

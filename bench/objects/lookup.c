@@ -47,12 +47,9 @@ struct state {
 /* A thread that looks up keys, itself or in tasks. */
 struct looker {
     struct bench_thread *thread;
+    struct bench_tasks tasks;
     struct remo_structure *structure;
-    struct remo_scheduler *scheduler; /* NULL: the thread looks up keys itself */
-    uint64_t left;                    /* lookups that no task has started yet */
-    uint64_t next;                    /* index of the next key */
-    uint32_t tasks;
-    int rc;
+    uint64_t next; /* index of the next key */
 };
 
 /* ---- points ---- */
@@ -177,27 +174,18 @@ static int look_up(struct remo_structure *structure, uint64_t key, uint64_t *ret
 }
 
 /* The keys are in random order, so each thread takes them in turn, from a random one. A lookup may pause its
- * task, so the index advances before it: otherwise all tasks of a batch look up the same key. The next index
+ * task, so the index advances before it: otherwise all tasks look up the same key. The next index
  * depends on the value, so that the processor does not begin the next lookup before this one has ended. */
-static int look_up_next(struct looker *looker) {
+static int look_up_next(struct bench_tasks *tasks, uint32_t task) {
+    struct looker *looker = remo__container_of(tasks, struct looker, tasks);
     const struct state *state = looker->thread->job->state;
     if (looker->next >= state->remote_count)
         looker->next = 0;
     uint64_t key = state->remote[looker->next++], read_key;
+    (void)task;
     int rc = look_up(looker->structure, key, &read_key);
     looker->next += read_key - key;
     return rc;
-}
-
-/* A task, or the thread: look up keys while some are left. */
-static int look_up_rest(void *ctx) {
-    struct looker *looker = ctx;
-    while (looker->left > 0 && looker->rc == 0) {
-        looker->left--;
-        int rc = look_up_next(looker);
-        looker->rc = rc != 0 ? rc : looker->rc;
-    }
-    return looker->rc;
 }
 
 /* List the keys of other nodes, in random order. */
@@ -250,16 +238,13 @@ static int lookup_begin(struct bench_thread *thread) {
     thread->state = looker;
     looker->thread = thread;
     looker->structure = remo_table_structure(state->tables[config]);
-    looker->tasks = operates ? point->window : 1;
     looker->next = remo__random_below(&thread->random, state->remote_count);
-    struct remo_scheduler_options options = {.task_count_max = looker->tasks};
-    return looker->tasks > 1 ? remo_scheduler_open(thread->job->node, &options, &looker->scheduler) : 0;
+    return bench_tasks_open(&looker->tasks, thread->job->node, operates ? point->window : 1, look_up_next);
 }
 
 static int lookup_operate(struct bench_thread *thread, uint64_t operations) {
     struct looker *looker = thread->state;
-    looker->left = operations;
-    return bench_run_tasks(looker->scheduler, looker->tasks, look_up_rest, looker);
+    return bench_tasks_operate(&looker->tasks, operations);
 }
 
 /* Notify the nodes that serve that this thread has finished. */
@@ -273,7 +258,7 @@ static int report_stop(const struct bench_thread *thread) {
 
 static int lookup_finish(struct bench_thread *thread) {
     struct looker *looker = thread->state;
-    int rc = looker && looker->scheduler ? remo_scheduler_close(looker->scheduler) : 0;
+    int rc = looker ? bench_tasks_close(&looker->tasks) : 0;
     free(looker);
     thread->state = NULL;
     if (rc == 0 && thread->job->rank < thread->job->point->active)

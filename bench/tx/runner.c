@@ -1,10 +1,10 @@
-/* runner.c - threads that run transactions (runner.h). Each task has its own transaction object, and begins
- * the next transaction when it has ended one. */
+/* runner.c - threads that run transactions (runner.h).
+ * Each task has its own transaction object. */
 #include "bench/tx/runner.h"
 
 #include <string.h>
 
-#include "remote/wait.h"
+#include "base/bits.h"
 
 #define TASKS_DEFAULT 8u
 
@@ -47,69 +47,30 @@ const struct tx_config *tx_config_of(const struct bench_job *job) {
 
 /* ---- runners ---- */
 
+static int run_in_task(struct bench_tasks *tasks, uint32_t task) {
+    struct tx_runner *runner = remo__container_of(tasks, struct tx_runner, tasks);
+    return runner->run(runner, runner->txs[task]);
+}
+
 int tx_runner_open(struct tx_runner *runner, struct bench_thread *thread, struct remo_tx_space *space,
                    uint64_t point_number, int (*run)(struct tx_runner *runner, struct remo_tx *tx)) {
-    struct remo_scheduler_options options = {.task_count_max = thread->job->point->window};
+    uint32_t window = thread->job->point->window;
     int rc = 0;
     runner->thread = thread;
     runner->run = run;
-    runner->tasks = thread->job->point->window;
     /* Every point begins with the same seed. Without a change of the seed, inserts would find the rows that
      * the last point has inserted. */
     remo__random_seed(&thread->random, remo__random_next(&thread->random) + point_number);
-    for (uint32_t i = 0; i < runner->tasks && rc == 0; i++)
-        rc = remo_tx_open(space, &runner->txs[i]);
-    return rc == 0 && runner->tasks > 1 ? remo_scheduler_open(thread->job->node, &options, &runner->scheduler)
-                                        : rc;
-}
-
-static bool has_reached(const struct tx_runner *runner) {
-    return runner->ended >= runner->goal || runner->rc != 0;
-}
-
-/* A task: run transactions until the point ends. */
-static int run_all(void *ctx) {
-    struct tx_runner *runner = ctx;
-    struct remo_tx *tx = runner->txs[runner->next++];
-    while (!runner->stops && runner->rc == 0) {
-        int rc = runner->run(runner, tx);
-        runner->rc = rc != 0 ? rc : runner->rc;
-        runner->ended++;
-        if (runner->waiter && has_reached(runner)) {
-            remo__task_resume(runner->waiter);
-            runner->waiter = NULL;
-        }
-    }
-    return runner->rc;
-}
-
-/* Run the tasks until the goal is reached. */
-static void run_tasks(struct tx_runner *runner) {
-    for (; runner->spawned < runner->tasks && runner->rc == 0; runner->spawned += runner->rc == 0)
-        runner->rc = remo_task_spawn(runner->scheduler, run_all, runner, &runner->ids[runner->spawned]);
-    while (!has_reached(runner)) {
-        runner->waiter = remo__scheduler->running;
-        (void)remo__wait_resumed(runner->thread->job->node, REMO_FOREVER);
-    }
-}
-
-int tx_runner_operate(struct tx_runner *runner, uint64_t operations) {
-    runner->goal += operations;
-    if (runner->scheduler)
-        run_tasks(runner);
-    for (; !runner->scheduler && !has_reached(runner); runner->ended++)
-        runner->rc = runner->run(runner, runner->txs[0]);
-    return runner->rc;
+    for (; runner->txs_count < window && rc == 0; runner->txs_count++)
+        rc = remo_tx_open(space, &runner->txs[runner->txs_count]);
+    return rc == 0 ? bench_tasks_open(&runner->tasks, thread->job->node, window, run_in_task) : rc;
 }
 
 int tx_runner_close(struct tx_runner *runner) {
-    runner->stops = true;
-    for (uint32_t i = 0; i < runner->spawned; i++)
-        (void)remo_task_join(runner->scheduler, runner->ids[i], REMO_FOREVER, NULL);
-    int rc = runner->scheduler ? remo_scheduler_close(runner->scheduler) : 0;
-    for (uint32_t i = 0; i < runner->tasks; i++)
+    int rc = bench_tasks_close(&runner->tasks);
+    for (uint32_t i = 0; i < runner->txs_count; i++)
         remo_tx_close(runner->txs[i]);
-    return rc != 0 ? rc : runner->rc;
+    return rc;
 }
 
 int tx_collect(struct bench_job *job, const void *counts, size_t bytes, const void **ret_all) {

@@ -33,18 +33,12 @@ uint64_t tx_count_keys(const struct bench_options *options, const struct tx_size
 /* Return the variant of the current point. */
 const struct tx_config *tx_config_of(const struct bench_job *job);
 
-/* Runs the transactions of a thread, in tasks or in the thread itself. The tasks run until the point ends: if
- * each timing waited for its last transaction, the tasks would be idle for much of it. */
+/* Runs the transactions of a thread, in tasks or in the thread itself. */
 struct tx_runner {
     struct bench_thread *thread;
-    struct remo_scheduler *scheduler; /* NULL: the thread runs them */
-    struct remo_tx *txs[BENCH_WINDOW_MAX];
-    remo_task_id ids[BENCH_WINDOW_MAX];
-    uint32_t tasks, spawned, next; /* next: the transaction object of the next task */
-    uint64_t ended, goal;          /* transactions; the thread waits until `goal` of them have ended */
-    struct remo__task *waiter;     /* the thread, while it waits */
-    bool stops;
-    int rc;
+    struct bench_tasks tasks;
+    struct remo_tx *txs[BENCH_WINDOW_MAX]; /* one for each task */
+    uint32_t txs_count;
     /* Run one transaction. Returns 0 or the error that ends the point. */
     int (*run)(struct tx_runner *runner, struct remo_tx *tx);
 };
@@ -53,7 +47,9 @@ struct tx_runner {
  * changes the seed of the thread. Errors: those of remo_tx_open and remo_scheduler_open. */
 int tx_runner_open(struct tx_runner *runner, struct bench_thread *thread, struct remo_tx_space *space,
                    uint64_t point_number, int (*run)(struct tx_runner *runner, struct remo_tx *tx));
-int tx_runner_operate(struct tx_runner *runner, uint64_t operations);
+static inline int tx_runner_operate(struct tx_runner *runner, uint64_t operations) {
+    return bench_tasks_operate(&runner->tasks, operations);
+}
 /* End the transactions in flight. Also after tx_runner_open has failed. Errors: those of
  * remo_scheduler_close, and of these transactions. */
 int tx_runner_close(struct tx_runner *runner);
