@@ -16,7 +16,7 @@ struct sim_model sim_model = {.link_latency_ns = 385,
                               .nic_atomic_ns = 350,
                               .nic_imm_ns = 10,
                               .pcie_ns = 350,
-                              .cpu_touch_ns = 9,
+                              .cpu_touch_ns = 35,
                               .cpu_post_ns = 100,
                               .cpu_look_ns = 50,
                               .cpu_spin_ns = 20000,
@@ -43,8 +43,8 @@ const struct sim_parameter sim_parameters[] = {
     PARAMETER(pcie_ns, "a PCIe round trip, 300 to 400 ns unloaded (Storm 3.1); a posted write: half of it; "
                        "before an immediate the card reads a receive from memory"),
     PARAMETER(cpu_touch_ns,
-              "a load or store of network memory; fitted to Storm's figure 4, perfect over calls only on 32 "
-              "nodes"),
+              "an access to a line of network memory; fitted to Storm's figure 4, perfect over calls only on "
+              "32 nodes"),
     PARAMETER(cpu_post_ns, "assumed: a post, that is, writing requests and the doorbell"),
     PARAMETER(cpu_look_ns, "assumed: until a waiting thread detects a change"),
     PARAMETER(cpu_spin_ns, "Remo: a thread that waited for longer sleeps"),

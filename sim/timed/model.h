@@ -4,7 +4,7 @@
  *          processor per thread. A message occupies the sending or receiving card for nic_message_ns; if
  *          its connection is not in the card's cache (LRU), for nic_miss_ns and a PCIe round trip. It
  *          occupies the link at link_gbit_per_s each way, and travels for link_latency_ns. Cards move data
- *          over PCIe. Processors pay for accesses to network memory, posts, polls while waiting, and
+ *          over PCIe. Processors pay for lines of network memory, posts, polls while waiting, and
  *          wake-ups; computation in between is free. */
 #pragma once
 

@@ -17,6 +17,7 @@
 #define THREADS_MAX 16384u
 #define LINE_BYTES 64u
 #define CLOCK_NS 20u /* to read the clock */
+#define HIT_NS 1u    /* to access the line of the access just before, which is in the first-level cache */
 
 struct actor {
     struct sim_actor is; /* first: the part that the control plane uses */
@@ -25,8 +26,10 @@ struct actor {
     uint64_t ticket;
     uint64_t timer_ns;       /* of the last timer; 0: none is set */
     uint64_t waits_since_ns; /* 0: it does not wait */
-    bool woken;              /* an event to check its condition is queued */
-    struct actor *next;      /* next actor of the same node */
+    uintptr_t line;          /* of its last access to network memory, which ended at line_ns */
+    uint64_t line_ns;
+    bool woken;         /* an event to check its condition is queued */
+    struct actor *next; /* next actor of the same node */
 };
 
 struct event {
@@ -304,20 +307,29 @@ void remo__sim_atomic(const void *word) {
     remo__sim_fence();
 }
 
+/* Spend the time of an access to network memory: cpu_touch_ns for each line, but HIT_NS for the line of the
+ * last access, if the thread has spent no time since. Then hardly another thread or the network has written
+ * the line meanwhile. */
+static void spend_lines(const void *memory, size_t bytes) {
+    struct actor *actor = current();
+    if (!actor || bytes == 0)
+        return;
+    uintptr_t first = (uintptr_t)memory / LINE_BYTES, last = ((uintptr_t)memory + bytes - 1) / LINE_BYTES;
+    bool hits = actor->line == first && actor->line_ns == actor->now_ns;
+    sim_timed_spend((last - first + !hits) * sim_model.cpu_touch_ns + (hits ? HIT_NS : 0));
+    actor->line = last;
+    actor->line_ns = actor->now_ns;
+}
+
 uint64_t remo__load(const void *word) {
-    sim_timed_spend(sim_model.cpu_touch_ns);
+    spend_lines(word, sizeof(uint64_t));
     return __atomic_load_n((const uint64_t *)word, __ATOMIC_ACQUIRE);
 }
 
 void remo__store(void *word, uint64_t value) {
-    sim_timed_spend(sim_model.cpu_touch_ns);
+    spend_lines(word, sizeof value);
     __atomic_store_n((uint64_t *)word, value, __ATOMIC_RELEASE);
     sim_timed_work();
-}
-
-static void spend_lines(const void *from, size_t bytes) {
-    uint64_t lines = ((uintptr_t)from % LINE_BYTES + bytes + LINE_BYTES - 1) / LINE_BYTES;
-    sim_timed_spend(lines * sim_model.cpu_touch_ns);
 }
 
 void remo__copy_from(void *dst, const void *network, size_t bytes) {
