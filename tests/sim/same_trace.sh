@@ -22,7 +22,7 @@ done
 # A hash of all choices in many schedules, for every object, with and without faults; then the same at other
 # addresses.
 hashes() {
-    "$@" "$traces" "$sim" --schedules 10
+    "$@" "$traces" "$sim" --schedules 4
 }
 hashes env >a
 grep -q '"trace":"' a || { echo "no hashes"; exit 1; }
